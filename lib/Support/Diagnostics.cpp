@@ -85,9 +85,8 @@ static StringRef severityName(Severity severity) {
 /// NUL in the input stays a readable message.
 static void printCaret(StringRef line, unsigned column, llvm::raw_ostream &os) {
   constexpr unsigned before = 60, width = 120;
-  unsigned start = column > before + 1 && line.size() > width
-                       ? column - 1 - before
-                       : 0;
+  unsigned start =
+      column > before + 1 && line.size() > width ? column - 1 - before : 0;
   for (char c : line.substr(start, width)) {
     os << (c == '\t' ? ' ' : (unsigned char)c < 0x20 || c == 0x7f ? '?' : c);
   }
@@ -117,8 +116,7 @@ void DiagnosticEngine::print(const Diagnostic &diagnostic,
   }
 }
 
-StringRef hp::didYouMean(StringRef word,
-                         llvm::ArrayRef<StringRef> candidates) {
+StringRef hp::didYouMean(StringRef word, llvm::ArrayRef<StringRef> candidates) {
   StringRef best;
   unsigned bestDistance = 1 + (word.size() + 2) / 3;
   for (StringRef candidate : candidates) {

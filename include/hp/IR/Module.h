@@ -18,7 +18,8 @@
 //     param @norm.weight : f32[256] {init=zeros}
 //     block @linear(%x: f32[B, S, 256], %pos: i64[S]) {
 //       param @input_layernorm.weight : f32[256] {init=zeros}
-//       %n = rms_norm %x, @input_layernorm.weight {eps=1e-06, unit_offset} : f32[B, S, 256]
+//       %n = rms_norm %x, @input_layernorm.weight {eps=1e-06, unit_offset} :
+//       f32[B, S, 256]
 //       ...
 //       return %y
 //     }
@@ -56,8 +57,8 @@ class Operation;
 
 /// A value: an argument of a block or a result of an operation.
 struct Value {
-  llvm::StringRef name; ///< without '%', interned
-  Type type;            ///< null for a bundle of parameters
+  llvm::StringRef name;       ///< without '%', interned
+  Type type;                  ///< null for a bundle of parameters
   Operation *owner = nullptr; ///< null for arguments
   unsigned index = 0;         ///< which result or argument
   Location loc;
@@ -205,7 +206,8 @@ public:
   Mesh mesh;
   llvm::SmallVector<DimDecl, 4> dims;
   llvm::SmallVector<Tie, 1> ties;
-  /// Parameters and stacks in model order: the order in which modules are built.
+  /// Parameters and stacks in model order: the order in which modules are
+  /// built. Append with addParam and addStack.
   std::vector<Member> members;
   std::vector<std::unique_ptr<BlockTemplate>> blocks;
   std::vector<std::unique_ptr<Function>> functions;
@@ -220,6 +222,9 @@ public:
   Stack *makeStack(llvm::StringRef name, Location loc = {});
   /// Makes a result value of `op`.
   Value *addResult(Operation *op, llvm::StringRef name, Type type);
+
+  void addParam(Param *param);
+  void addStack(Stack *stack);
 
   //--- Looking up ------------------------------------------------------------
   Param *findParam(llvm::StringRef name); ///< module level

@@ -67,7 +67,9 @@ struct OpInfo {
 
   bool isDifferentiable() const { return !diff.empty(); }
   /// Whether the adjoint is written `spelling.bwd` (and not as collectives).
-  bool hasBackwardOp() const { return isDifferentiable() && !bwdStorage.empty(); }
+  bool hasBackwardOp() const {
+    return isDifferentiable() && !bwdStorage.empty();
+  }
   /// Positions of the operands that have a gradient, of `numOperands`.
   llvm::SmallVector<unsigned, 6> diffOperands(unsigned numOperands) const;
   /// Whether the adjoint reads the value of operand `index`, or only its type.

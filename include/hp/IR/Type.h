@@ -52,7 +52,8 @@ struct Segment {
   bool operator==(const Segment &) const = default;
 };
 
-/// One tensor dim. `axes` cut the first factor of every segment, major to minor.
+/// One tensor dim. `axes` cut the first factor of every segment, major to
+/// minor.
 struct Dim {
   llvm::SmallVector<Segment, 1> segments;
   AxisList axes;
