@@ -49,6 +49,19 @@ unsigned Operation::numForwardOperands() const {
   return operands.size() > known ? operands.size() - known : 0;
 }
 
+const Operand *Operation::sharesStorageWith(unsigned index) const {
+  const OpInfo &row = info();
+  std::optional<unsigned> position;
+  if (!backward) {
+    position = row.viewOf(index);
+  } else if (row.passesCotangent(index) &&
+             (index >= acc.size() || acc[index].isNone())) {
+    position = numForwardOperands() + row.savedResults().size();
+  }
+  return position && *position < operands.size() ? &operands[*position]
+                                                 : nullptr;
+}
+
 Operation *Block::terminator() {
   return !ops.empty() && ops.back().is(OpKind::Return) ? &ops.back() : nullptr;
 }

@@ -117,6 +117,9 @@ public:
   /// Of a backward operation: how many of its operands are the forward one's.
   /// The rest are saved results and cotangents.
   unsigned numForwardOperands() const;
+  /// The operand whose storage result `index` shares: of a view, or the
+  /// cotangent that a backward operation passes on. Null if the result is fresh.
+  const Operand *sharesStorageWith(unsigned index) const;
 };
 
 /// A straight list of operations with arguments: the body of a template or of a

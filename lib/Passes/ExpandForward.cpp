@@ -1,0 +1,156 @@
+//===- ExpandForward.cpp - Every instance of every layer ------------------===//
+
+#include "StepBuilder.h"
+
+using namespace hp;
+using llvm::StringRef;
+
+/// Replaces stacks by the parameters of their layers: `layers.0.norm.weight`.
+void StepBuilder::flattenParameters() {
+  std::vector<Member> old = std::move(module.members);
+  module.members.clear();
+  for (const Member &member : old) {
+    if (member.param) {
+      module.members.push_back(member);
+      parameters.push_back(member.param);
+      continue;
+    }
+    std::vector<ParamMap> &maps = instances[member.stack->name];
+    std::vector<StringRef> &layers = stackLayers[member.stack->name];
+    layers = member.stack->layers();
+    unsigned index = 0;
+    for (StringRef layer : layers) {
+      ParamMap map;
+      for (Param *param : module.findBlock(layer)->params) {
+        std::string name =
+            (member.stack->name + "." + llvm::Twine(index) + "." + param->name)
+                .str();
+        Param *instance =
+            module.makeParam(name, param->type, param->init, param->loc);
+        module.addParam(instance);
+        parameters.push_back(instance);
+        map[param] = instance;
+      }
+      maps.push_back(std::move(map));
+      ++index;
+    }
+  }
+}
+
+bool StepBuilder::expandForward() {
+  Function *train = module.findFunction("train");
+  flattenParameters();
+
+  llvm::SmallVector<Value *, 4> arguments;
+  for (Value *argument : train->body->arguments) {
+    Value *copy = module.makeValue(uniqueName(argument->name), argument->type,
+                                   argument->loc);
+    copy->index = arguments.size();
+    arguments.push_back(copy);
+    body->arguments.push_back(copy);
+  }
+  llvm::SmallVector<Value *, 1> returned;
+  if (!inlineBlock(*train->body, arguments, "", {}, returned)) {
+    return false;
+  }
+  if (returned.empty() || !isFloat(returned[0]->type.dtype()) ||
+      returned[0]->type.rank() != 0 || returned[0]->isArgument()) {
+    return diag.error(train->loc)
+           << "pass 'expand-step': @train must return the loss, a computed "
+              "floating-point scalar, first";
+  }
+  loss = returned[0];
+  if (loss->owner->is(OpKind::Div)) {
+    validTargets = loss->owner->operands[1].value;
+  }
+  return true;
+}
+
+/// Appends copies of the operations of `source`. Values get `prefix` before
+/// their names; parameters are mapped by `params`, those not in it stay.
+bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
+                              StringRef prefix, const ParamMap &params,
+                              llvm::SmallVectorImpl<Value *> &returned) {
+  ValueMap values;
+  for (auto [formal, actual] : llvm::zip(source.arguments, arguments)) {
+    values[formal] = actual;
+  }
+  auto map = [&](Operand operand) {
+    if (operand.value) {
+      operand.value = values.lookup(operand.value);
+    }
+    if (Param *instance = params.lookup(operand.param)) {
+      operand.param = instance;
+    }
+    return operand;
+  };
+  for (Operation &op : source.ops) {
+    if (op.is(OpKind::Return)) {
+      for (const Operand &operand : op.operands) {
+        returned.push_back(map(operand).value);
+      }
+      return true;
+    }
+    if (op.is(OpKind::Stack)) {
+      if (!inlineStack(op, values)) {
+        return false;
+      }
+      continue;
+    }
+    if (op.is(OpKind::Call)) {
+      llvm::SmallVector<Value *, 4> actuals;
+      for (const Operand &operand : op.operands) {
+        actuals.push_back(map(operand).value);
+      }
+      llvm::SmallVector<Value *, 1> results;
+      if (!inlineBlock(*module.findFunction(op.symbol)->body, actuals, prefix,
+                       params, results)) {
+        return false;
+      }
+      for (auto [formal, actual] : llvm::zip(op.results, results)) {
+        values[formal] = actual;
+      }
+      continue;
+    }
+    Operation *copy = append(op.kind, op.loc);
+    copy->attrs = op.attrs;
+    copy->axes = op.axes;
+    copy->dim = op.dim;
+    copy->toDim = op.toDim;
+    copy->symbol = op.symbol;
+    for (const Operand &operand : op.operands) {
+      copy->operands.push_back(map(operand));
+    }
+    for (Value *result : op.results) {
+      values[result] = module.addResult(
+          copy, uniqueName((prefix + result->name).str()), result->type);
+    }
+    forwardOps.push_back(copy);
+  }
+  return true;
+}
+
+/// One copy of a layer after the other; the first operand runs through them,
+/// the others go to each.
+bool StepBuilder::inlineStack(const Operation &op, ValueMap &values) {
+  llvm::SmallVector<Value *, 4> actuals;
+  for (const Operand &operand : op.operands) {
+    actuals.push_back(values.lookup(operand.value));
+  }
+  const std::vector<ParamMap> &maps = instances[op.symbol];
+  const std::vector<StringRef> &layers = stackLayers[op.symbol];
+  for (unsigned index = 0; index < layers.size(); ++index) {
+    std::string prefix = std::to_string(index) + ".";
+    if (instances.size() > 1) {
+      prefix = op.symbol.str() + "." + prefix;
+    }
+    llvm::SmallVector<Value *, 1> returned;
+    if (!inlineBlock(*module.findBlock(layers[index])->body, actuals, prefix,
+                     maps[index], returned)) {
+      return false;
+    }
+    actuals[0] = returned[0];
+  }
+  values[op.results[0]] = actuals[0];
+  return true;
+}

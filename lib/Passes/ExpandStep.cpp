@@ -1,0 +1,86 @@
+//===- ExpandStep.cpp - From a plan to one training step ------------------===//
+
+#include "hp/Passes/ExpandStep.h"
+#include "StepBuilder.h"
+
+using namespace hp;
+using llvm::StringRef;
+
+//===----------------------------------------------------------------------===//
+// StepBuilder: what its parts share
+//===----------------------------------------------------------------------===//
+
+Operation *StepBuilder::append(OpKind kind, Location loc) {
+  Operation *op = module.makeOp(kind, loc);
+  op->parent = body;
+  body->ops.push_back(op);
+  return op;
+}
+
+std::string StepBuilder::uniqueName(StringRef base) {
+  unsigned &uses = names[base];
+  if (++uses == 1) {
+    return base.str();
+  }
+  return uniqueName((base + "." + llvm::Twine(uses)).str());
+}
+
+bool StepBuilder::build() {
+  auto step = std::make_unique<Function>();
+  step->name = module.intern("step");
+  step->body = std::make_unique<Block>(module);
+  body = step->body.get();
+
+  if (!expandForward() || !expandBackward() || !expandOptimizer()) {
+    return false;
+  }
+  step->loc = module.findFunction("train")->loc;
+  module.functions.clear();
+  module.functions.push_back(std::move(step));
+  module.blocks.clear();
+  module.stage = Stage::Step;
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+class ExpandStep : public Pass {
+public:
+  StringRef name() const override { return "expand-step"; }
+  StringRef summary() const override {
+    return "write out forward, backward, clip and optimizer as one flat step";
+  }
+  Stage produces() const override { return Stage::Step; }
+
+  std::string refusal(Module &module) const override {
+    if (module.stage == Stage::Step) {
+      return "the module is at stage 'step' already";
+    }
+    if (module.mesh.numAxes() != 0) {
+      return "it expands the plan of one rank, and this module's mesh has " +
+             std::to_string(module.mesh.numRanks()) + " ranks";
+    }
+    if (!module.findFunction("train")) {
+      return "the module has no function @train to expand";
+    }
+    return {};
+  }
+
+  bool run(Module &module, DiagnosticEngine &diag) override {
+    if (!StepBuilder(module, diag).build()) {
+      return false;
+    }
+    Block &body = *module.functions.front()->body;
+    count("instructions", "operations written, without frees", body.ops.size());
+    markLastUses(module, body);
+    return true;
+  }
+};
+} // namespace
+
+std::unique_ptr<Pass> hp::makeExpandStep() {
+  return std::make_unique<ExpandStep>();
+}

@@ -1,0 +1,179 @@
+//===- PassManager.cpp - Running passes in order --------------------------===//
+
+#include "hp/Passes/PassManager.h"
+#include "hp/IR/Verifier.h"
+#include "llvm/ADT/StringExtras.h"
+#include <chrono>
+
+using namespace hp;
+using llvm::StringRef;
+
+bool PassManager::run(Module &module, DiagnosticEngine &diag) {
+  for (const auto &pass : passes) {
+    if (std::string why = pass->refusal(module); !why.empty()) {
+      return diag.error(module.loc) << "pass '" << pass->name() << "': " << why;
+    }
+    if (observer) {
+      observer->before(*pass, module);
+    }
+    auto start = std::chrono::steady_clock::now();
+    bool ok = pass->run(module, diag);
+    std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - start;
+    if (ok && verifies) {
+      ok = verify(module, diag);
+      if (!ok) {
+        diag.error(module.loc)
+            << "the module does not verify after pass '" << pass->name() << "'";
+      }
+    }
+    if (observer) {
+      observer->after(*pass, module, !ok, elapsed.count());
+    }
+    if (!ok) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string PassManager::spelling() const {
+  llvm::SmallVector<std::string> parts;
+  for (const auto &pass : passes) {
+    parts.push_back(pass->spelling());
+  }
+  return llvm::join(parts, ",");
+}
+
+//===----------------------------------------------------------------------===//
+// Reading a pipeline
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Reads `text` from left to right; columns in messages count from 1.
+class PipelineParser {
+public:
+  PipelineParser(StringRef text, PassManager &manager, DiagnosticEngine &diag)
+      : text(text), manager(manager), diag(diag) {
+    diag.addBuffer(file, text);
+  }
+
+  bool parse() {
+    if (text.trim().empty()) {
+      return true;
+    }
+    do {
+      if (!parsePass()) {
+        return false;
+      }
+    } while (consume(','));
+    return pos == text.size() || error() << "expected ',' between passes";
+  }
+
+private:
+  static constexpr const char *file = "<pass-pipeline>";
+
+  InFlightDiagnostic error() {
+    return diag.error(diag.location(file, 1, pos + 1));
+  }
+  void skipSpace() {
+    while (pos < text.size() && text[pos] == ' ') {
+      ++pos;
+    }
+  }
+  bool consume(char c) {
+    skipSpace();
+    if (pos < text.size() && text[pos] == c) {
+      ++pos;
+      return true;
+    }
+    return false;
+  }
+  StringRef word(StringRef stops) {
+    skipSpace();
+    StringRef found = text.drop_front(pos).take_until(
+        [&](char c) { return stops.contains(c); });
+    pos += found.size();
+    return found;
+  }
+
+  bool parsePass() {
+    skipSpace();
+    size_t start = pos;
+    StringRef name = word(",{} ");
+    std::unique_ptr<Pass> pass = makePass(name);
+    if (!pass) {
+      pos = start;
+      InFlightDiagnostic report = error();
+      report << "unknown pass '" << name << "'";
+      llvm::SmallVector<StringRef> names;
+      for (const PassInfo &info : allPasses()) {
+        names.push_back(info.name);
+      }
+      if (StringRef near = didYouMean(name, names); !near.empty()) {
+        report.note({}, "did you mean '" + near + "'?");
+      } else {
+        report.note({}, "passes are " + llvm::join(names, ", "));
+      }
+      return false;
+    }
+    if (consume('{')) {
+      while (!consume('}')) {
+        size_t optionStart = pos;
+        StringRef option = word("=,{} ");
+        if (option.empty() || !consume('=')) {
+          return error() << "expected 'name=value' or '}'";
+        }
+        StringRef value = word(",{} ");
+        std::string message;
+        if (!pass->setOption(option, value, message)) {
+          pos = optionStart;
+          return error() << message;
+        }
+        consume(',');
+      }
+    }
+    manager.add(std::move(pass));
+    return true;
+  }
+
+  StringRef text;
+  PassManager &manager;
+  DiagnosticEngine &diag;
+  size_t pos = 0;
+};
+} // namespace
+
+bool hp::parsePipeline(StringRef text, PassManager &manager,
+                       DiagnosticEngine &diag) {
+  return PipelineParser(text, manager, diag).parse();
+}
+
+bool hp::addPassesTo(Stage to, Module &module, PassManager &manager,
+                     DiagnosticEngine &diag) {
+  if (to == module.stage) {
+    return true;
+  }
+  if (to < module.stage) {
+    return diag.error(module.loc)
+           << "cannot compile to stage '" << name(to)
+           << "': the input is at stage '" << name(module.stage) << "' already";
+  }
+  // With one rank there is nothing for the parallel passes to do: expand-step
+  // takes a module of any earlier stage.
+  for (const PassInfo &info : allPasses()) {
+    std::unique_ptr<Pass> pass = info.make();
+    if (pass->produces() == to) {
+      manager.add(std::move(pass));
+      return true;
+    }
+  }
+  InFlightDiagnostic report = diag.error(module.loc);
+  report << "no pass makes stage '" << name(to) << "'";
+  llvm::SmallVector<StringRef> stages;
+  for (const PassInfo &info : allPasses()) {
+    stages.push_back(name(info.make()->produces()));
+  }
+  report.note({}, "stages that passes make: " + llvm::join(stages, ", "));
+  return false;
+}
