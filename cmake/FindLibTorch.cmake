@@ -1,27 +1,28 @@
 # Finds LibTorch without its own CMake config, which insists on a CUDA toolkit. Makes the target LibTorch::CPU.
 #
-# TORCH_DIR names the folder that holds include/ and lib/. Without it, the project's virtual environment (.venv) is
-# searched, then the torch package of the python3 on PATH.
+# TORCH_DIR names the folder that holds include/ and lib/. Without it, the torch package of hp_python is used, and
+# TORCH_DIR becomes its folder, as a variable and not in the cache: another environment is found by the next configure.
 
 if(NOT TORCH_DIR)
-  file(GLOB _hp_torch ${CMAKE_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch)
-  if(_hp_torch)
-    list(GET _hp_torch 0 _hp_torch)
-  else()
-    execute_process(
-      COMMAND python3 -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
-      OUTPUT_VARIABLE _hp_torch OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  endif()
-  set(TORCH_DIR "${_hp_torch}" CACHE PATH "A LibTorch to use (the folder that holds include/ and lib/)" FORCE)
+  execute_process(
+    COMMAND ${hp_python} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+    OUTPUT_VARIABLE TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 
-find_library(LibTorch_CPU_LIBRARY torch_cpu HINTS ${TORCH_DIR}/lib NO_DEFAULT_PATH)
-find_library(LibTorch_C10_LIBRARY c10 HINTS ${TORCH_DIR}/lib NO_DEFAULT_PATH)
-find_path(LibTorch_INCLUDE_DIR ATen/ATen.h HINTS ${TORCH_DIR}/include NO_DEFAULT_PATH)
+find_library(LibTorch_CPU_LIBRARY torch_cpu HINTS ${TORCH_DIR}/lib NO_DEFAULT_PATH NO_CACHE)
+find_library(LibTorch_C10_LIBRARY c10 HINTS ${TORCH_DIR}/lib NO_DEFAULT_PATH NO_CACHE)
+find_path(LibTorch_INCLUDE_DIR ATen/ATen.h HINTS ${TORCH_DIR}/include NO_DEFAULT_PATH NO_CACHE)
+set(_hp_version_header ${LibTorch_INCLUDE_DIR}/torch/headeronly/version.h)
+if(EXISTS ${_hp_version_header})
+  file(STRINGS ${_hp_version_header} _hp_version REGEX "define TORCH_VERSION_[MP]")
+  string(REGEX REPLACE "[^0-9]+([0-9]+)" "\\1." LibTorch_VERSION "${_hp_version}")
+  string(REGEX REPLACE "\\.$" "" LibTorch_VERSION "${LibTorch_VERSION}")
+endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_INCLUDE_DIR
+  VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "set TORCH_DIR to a folder that holds LibTorch's include/ and lib/, or run 'make deps'")
 
 if(LibTorch_FOUND AND NOT TARGET LibTorch::CPU)
