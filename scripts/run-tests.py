@@ -20,8 +20,8 @@ import xml.etree.ElementTree as ElementTree
 
 def run_lit(args, report):
     """Runs lit, which writes the outcomes to `report`; returns its status."""
-    command = [sys.executable, "-m", "lit.main", "-sv", f"-j{args.jobs}"]
-    command += ["--xunit-xml-output", report]
+    command = [sys.executable, "-c", "from lit.main import main; main()"]
+    command += ["-sv", f"-j{args.jobs}", "--xunit-xml-output", report]
     if importlib.util.find_spec("psutil"):
         command += ["--timeout", str(args.timeout)]
     else:
