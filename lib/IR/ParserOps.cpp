@@ -1,0 +1,494 @@
+//===- ParserOps.cpp - Reading operations ---------------------------------===//
+
+#include "Parser.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace hp;
+using llvm::StringRef;
+
+//===----------------------------------------------------------------------===//
+// Spellings
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Spelling {
+  OpKind kind;
+  bool backward;
+};
+} // namespace
+
+static llvm::StringMap<Spelling> makeSpellings() {
+  llvm::StringMap<Spelling> table;
+  for (const OpInfo &row : allOps()) {
+    table[row.spelling] = {row.kind, false};
+    if (row.hasBackwardOp()) {
+      table[(row.spelling + ".bwd").str()] = {row.kind, true};
+    }
+  }
+  return table;
+}
+
+/// Every operation by its spelling, `.bwd` ones included.
+static const llvm::StringMap<Spelling> &spellings() {
+  static const llvm::StringMap<Spelling> table = makeSpellings();
+  return table;
+}
+
+bool Parser::parseOpName(OpKind &kind, bool &backward) {
+  if (!token.is(TokenKind::Word)) {
+    return expected("the name of an operation");
+  }
+  auto it = spellings().find(token.text);
+  if (it != spellings().end()) {
+    kind = it->second.kind;
+    backward = it->second.backward;
+    advance();
+    return true;
+  }
+  StringRef forward = token.text;
+  if (forward.consume_back(".bwd") && findOp(forward)) {
+    return error(here()) << "'" << forward << "' has no backward operation";
+  }
+  llvm::SmallVector<StringRef> names;
+  for (const OpInfo &row : allOps()) {
+    names.push_back(row.spelling);
+    auto it = spellings().find((row.spelling + ".bwd").str());
+    if (it != spellings().end()) {
+      names.push_back(it->getKey());
+    }
+  }
+  return unknown(here(), "operation", token.text, names);
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+/// operation ::= (results `=`)? name arguments op-attrs? acc? types? loc?
+bool Parser::parseOperation(Scope &scope) {
+  Location loc = here();
+  if (scope.block->terminator()) {
+    return error(loc) << "operation after 'return'";
+  }
+  ResultNames names;
+  OpKind kind;
+  bool backward = false;
+  if (!parseResultNames(names) || !parseOpName(kind, backward)) {
+    defineBroken(scope, names);
+    return false;
+  }
+  Operation *op = module->makeOp(kind, loc);
+  op->backward = backward;
+  op->parent = scope.block;
+  scope.block->ops.push_back(op);
+  if (!parseOpTail(scope, *op, names)) {
+    defineBroken(scope, names);
+    return false;
+  }
+  return true;
+}
+
+/// results ::= (value | `_`) (`,` (value | `_`))*
+bool Parser::parseResultNames(ResultNames &results) {
+  if (token.is(TokenKind::Word)) {
+    return true;
+  }
+  do {
+    if (token.is(TokenKind::Value)) {
+      results.push_back({token.text, here()});
+      advance();
+    } else if (token.is(TokenKind::Underscore)) {
+      results.push_back({StringRef(), here()});
+      advance();
+    } else {
+      return expected(results.empty() ? "an operation"
+                                      : "the name of a result, such as %x");
+    }
+  } while (consumeIf(TokenKind::Comma));
+  return expect(TokenKind::Equal, "',' or '=' after the results");
+}
+
+/// arguments ::= bundle | symbol `(` operands? `)` | operands?
+bool Parser::parseOpTail(Scope &scope, Operation &op,
+                         const ResultNames &names) {
+  bool isCall = op.is(OpKind::Stack) || op.is(OpKind::Call);
+  bool isUnshard = op.is(OpKind::FsdpUnshard);
+  bool ok = isCall      ? parseCallOperands(scope, op)
+            : isUnshard ? parseBundlePrefix(scope, op)
+                        : parseOperands(scope, op);
+  llvm::SmallVector<Type, 4> types;
+  bool locationGiven = false;
+  if (!ok || !parseOperationAttributes(op) ||
+      !parseRunningGradients(scope, op) || !checkCounts(op, names.size()) ||
+      !parseResultTypes(op, names, types) ||
+      !parseOptionalLocation(op.loc, &locationGiven)) {
+    return false;
+  }
+  if (!token.startsLine && !token.is(TokenKind::RBrace) &&
+      !token.is(TokenKind::End)) {
+    return expected("the end of the line");
+  }
+  if (op.is(OpKind::FsdpReshard)) {
+    for (const Operand &operand : op.operands) {
+      scope.values[operand.value->name].closed = true;
+    }
+  }
+  bool defined = true;
+  size_t nextType = 0;
+  for (const ResultName &name : names) {
+    if (name.name.empty()) {
+      op.results.push_back(nullptr);
+      continue;
+    }
+    Type type = isUnshard ? Type() : types[nextType++];
+    Value *value = module->addResult(&op, name.name, type);
+    if (!locationGiven) {
+      value->loc = name.loc;
+    }
+    defined &= define(scope, value);
+  }
+  return defined;
+}
+
+/// types ::= `:` type (`,` type)*, one for each result that has a name
+bool Parser::parseResultTypes(Operation &op, const ResultNames &names,
+                              llvm::SmallVectorImpl<Type> &types) {
+  size_t wanted = llvm::count_if(
+      names, [](const ResultName &name) { return !name.name.empty(); });
+  if (op.is(OpKind::FsdpUnshard)) {
+    wanted = 0;
+  }
+  if (wanted == 0) {
+    return !token.is(TokenKind::Colon) ||
+           error(here()) << "'" << op.spelling()
+                         << "' has no result that needs a type here";
+  }
+  Location loc = here();
+  if (!expect(TokenKind::Colon, "':' and the types of the results")) {
+    return false;
+  }
+  do {
+    if (!parseType(types.emplace_back())) {
+      return false;
+    }
+  } while (consumeIf(TokenKind::Comma));
+  return types.size() == wanted || error(loc) << wanted << " results but "
+                                              << types.size() << " types";
+}
+
+/// Numbers of operands, results and running gradients, where the table knows
+/// them without looking at types.
+bool Parser::checkCounts(const Operation &op, size_t numResults) {
+  const OpInfo &row = op.info();
+  auto wrong = [&](llvm::ArrayRef<size_t> counts, StringRef what,
+                   size_t given) {
+    InFlightDiagnostic report = error(op.loc);
+    report << "'" << op.spelling() << "' has ";
+    llvm::ListSeparator separator(" or ");
+    for (size_t count : counts) {
+      report << StringRef(separator) << count;
+    }
+    report << ' ' << what << (counts.back() == 1 ? "" : "s") << ", not "
+           << given;
+    return false;
+  };
+  bool mayHaveResults = !row.storage.empty();
+  if (!mayHaveResults && numResults > 0) {
+    return wrong({0}, "result", numResults);
+  }
+  bool mayHaveNone = op.is(OpKind::Call) || op.is(OpKind::Stack);
+  if (mayHaveResults && numResults == 0 && !mayHaveNone) {
+    return error(op.loc) << "the result of '" << op.spelling()
+                         << "' needs a name, or '_' to drop it";
+  }
+  if (op.is(OpKind::FsdpUnshard) && numResults != 1) {
+    return wrong({1}, "result", numResults);
+  }
+  llvm::SmallVector<size_t, 2> operands, results;
+  for (const RuleVariant &variant : row.variants) {
+    size_t inputs = variant.operands.size(), outputs = variant.results.size();
+    if (op.backward) {
+      operands.push_back(inputs + row.savedResults().size() +
+                         row.cotangentResults(outputs).size());
+      results.push_back(row.diffOperands(inputs).size());
+    } else {
+      operands.push_back(inputs);
+      results.push_back(outputs);
+    }
+  }
+  if (!operands.empty()) {
+    auto *match = llvm::find(operands, op.operands.size());
+    if (match == operands.end()) {
+      return wrong(operands, "operand", op.operands.size());
+    }
+    size_t outputs = results[match - operands.begin()];
+    if (numResults != outputs) {
+      return wrong({outputs}, "result", numResults);
+    }
+  }
+  if (!op.acc.empty() && op.acc.size() != numResults) {
+    return error(op.loc) << numResults << " results but " << op.acc.size()
+                         << " running gradients in acc[...]";
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+static bool startsOperand(const Token &token) {
+  return token.is(TokenKind::Value) || token.is(TokenKind::Symbol) ||
+         token.is(TokenKind::Underscore) || token.isWord("type");
+}
+
+/// operands ::= operand (`,` operand)*
+bool Parser::parseOperands(Scope &scope, Operation &op) {
+  if (!startsOperand(token) || token.startsLine) {
+    return true;
+  }
+  do {
+    if (!parseOperand(scope, op.operands.emplace_back(), op)) {
+      return false;
+    }
+  } while (consumeIf(TokenKind::Comma));
+  return true;
+}
+
+/// call ::= symbol `(` operands? `)`
+bool Parser::parseCallOperands(Scope &scope, Operation &op) {
+  bool isStack = op.is(OpKind::Stack);
+  StringRef name = token.text;
+  Location loc = here();
+  if (!expect(TokenKind::Symbol, isStack ? "a stack, such as @layers"
+                                         : "a function, such as @forward") ||
+      !expect(TokenKind::LParen, "'(' and the operands")) {
+    return false;
+  }
+  op.symbol = module->intern(name);
+  pending.push_back({isStack ? Pending::StackSymbol : Pending::FunctionSymbol,
+                     op.symbol, loc});
+  return parseOperands(scope, op) &&
+         expect(TokenKind::RParen, "',' or ')' after the operands");
+}
+
+/// bundle: the common prefix of parameters that are unsharded together
+bool Parser::parseBundlePrefix(Scope &scope, Operation &op) {
+  if (!token.is(TokenKind::Bundle)) {
+    return expected("the parameters to unshard, such as @layers.0.*");
+  }
+  auto inBundle = [&](const ParamTable::value_type &entry) {
+    StringRef rest = entry.getKey();
+    return rest.consume_front(token.text) && rest.starts_with(".");
+  };
+  if (llvm::none_of(params, inBundle) &&
+      !(scope.templateParams &&
+        llvm::any_of(*scope.templateParams, inBundle))) {
+    return error(here()) << "no parameter is named '@" << token.text << ".*'";
+  }
+  op.symbol = module->intern(token.text);
+  advance();
+  return true;
+}
+
+/// operand ::= `_` | `type` `(` reference `)` | reference
+bool Parser::parseOperand(Scope &scope, Operand &operand, const Operation &op) {
+  if (consumeIf(TokenKind::Underscore)) {
+    return true;
+  }
+  if (!consumeWord("type")) {
+    return parseReference(scope, operand, op);
+  }
+  operand.typeOnly = true;
+  return expect(TokenKind::LParen, "'(' after 'type'") &&
+         parseReference(scope, operand, op) &&
+         expect(TokenKind::RParen, "')' after 'type('");
+}
+
+/// reference ::= value | symbol | value symbol
+///
+/// The last names a parameter of an unsharded bundle, relative to its prefix.
+bool Parser::parseReference(Scope &scope, Operand &operand,
+                            const Operation &op) {
+  StringRef name = token.text;
+  Location loc = here();
+  if (consumeIf(TokenKind::Symbol)) {
+    return findParam(scope, name, loc, operand.param);
+  }
+  if (!expect(TokenKind::Value, "an operand: %value, @parameter, type(...) "
+                                "or _")) {
+    return false;
+  }
+  Entry *entry = findValue(scope, name, loc);
+  if (!entry) {
+    return false;
+  }
+  operand.value = entry->value;
+  bool isBundle = entry->value->isBundle() && !entry->broken;
+  StringRef paramName = token.text;
+  Location paramLoc = here();
+  if (!token.startsLine && consumeIf(TokenKind::Symbol)) {
+    if (entry->broken) {
+      return true;
+    }
+    if (!isBundle) {
+      return error(loc).note(entry->value->loc, "defined here")
+             << "'%" << name << "' is a value, not a bundle of parameters";
+    }
+    return findBundleParam(scope, *entry->value, paramName, paramLoc,
+                           operand.param);
+  }
+  if (isBundle != op.is(OpKind::FsdpReshard) && !entry->broken) {
+    InFlightDiagnostic report = error(loc);
+    report.note(entry->value->loc, "defined here");
+    if (isBundle) {
+      report << "'%" << name << "' is a bundle; name one of its parameters: %"
+             << name << "@...";
+    } else {
+      report << "'%" << name << "' is not a bundle of fsdp.unshard";
+    }
+    return report;
+  }
+  return true;
+}
+
+/// acc ::= `acc` `[` operand (`,` operand)* `]`
+bool Parser::parseRunningGradients(Scope &scope, Operation &op) {
+  if (!token.isWord("acc") || token.startsLine) {
+    return true;
+  }
+  if (!op.backward) {
+    return error(here()) << "'" << op.spelling()
+                         << "' is no backward operation and has no acc[...]";
+  }
+  advance();
+  if (!expect(TokenKind::LSquare, "'[' after 'acc'")) {
+    return false;
+  }
+  do {
+    Operand &operand = op.acc.emplace_back();
+    if (!token.is(TokenKind::Value) && !token.is(TokenKind::Underscore)) {
+      return expected("a running gradient: %value or _");
+    }
+    if (!parseOperand(scope, operand, op)) {
+      return false;
+    }
+  } while (consumeIf(TokenKind::Comma));
+  return expect(TokenKind::RSquare, "',' or ']' after the running gradient");
+}
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+bool Parser::define(Scope &scope, Value *value) {
+  auto [it, isNew] = scope.values.try_emplace(value->name);
+  Entry &entry = it->second;
+  // A bundle's name is free again after its fsdp.reshard, for the next bundle.
+  bool reopened = entry.closed && value->isBundle();
+  if (!isNew && !entry.broken && !reopened) {
+    return redefinition(value->loc, "value '%" + value->name + "'",
+                        entry.value->loc);
+  }
+  entry = {value, false, false};
+  return true;
+}
+
+void Parser::defineBroken(Scope &scope, const ResultNames &names) {
+  for (const ResultName &name : names) {
+    auto [it, isNew] = scope.values.try_emplace(name.name);
+    if (isNew) {
+      it->second = {module->makeValue(name.name, Type(), name.loc), false,
+                    true};
+    }
+  }
+}
+
+Parser::Entry *Parser::findValue(Scope &scope, StringRef name, Location loc) {
+  auto it = scope.values.find(name);
+  if (it != scope.values.end()) {
+    return &it->second;
+  }
+  InFlightDiagnostic report = error(loc);
+  report << "'%" << name << "' is not defined before this line";
+  llvm::SmallVector<StringRef> names;
+  for (const auto &entry : scope.values) {
+    names.push_back(entry.getKey());
+  }
+  llvm::sort(names);
+  StringRef near = didYouMean(name, names);
+  if (!near.empty()) {
+    report.note(scope.values[near].value->loc,
+                "did you mean '%" + near + "', defined here?");
+  }
+  return nullptr;
+}
+
+bool Parser::lookup(const Scope &scope, StringRef name, Param *&param) const {
+  for (const ParamTable *table : {scope.templateParams, &params}) {
+    auto it = table ? table->find(name) : ParamTable::const_iterator();
+    if (table && it != table->end()) {
+      param = it->second;
+      return true;
+    }
+  }
+  return false;
+}
+
+llvm::SmallVector<StringRef> Parser::paramNames(const Scope &scope,
+                                                StringRef prefix) const {
+  llvm::SmallVector<StringRef> names;
+  for (const ParamTable *table : {scope.templateParams, &params}) {
+    if (!table) {
+      continue;
+    }
+    for (const auto &entry : *table) {
+      StringRef name = entry.getKey();
+      if (prefix.empty() ||
+          (name.consume_front(prefix) && name.consume_front("."))) {
+        names.push_back(name);
+      }
+    }
+  }
+  llvm::sort(names);
+  return names;
+}
+
+bool Parser::findParam(const Scope &scope, StringRef name, Location loc,
+                       Param *&param) {
+  if (lookup(scope, name, param)) {
+    return true;
+  }
+  for (const Tie &tie : module->ties) {
+    if (tie.alias == name) {
+      return error(loc).note(tie.loc, "tied here")
+             << "'@" << name << "' is tied; write '@" << tie.target << "'";
+    }
+  }
+  return unknown(loc, "parameter", name, paramNames(scope, ""));
+}
+
+/// Of the bundle with prefix `layers.0`, `q.weight` is `layers.0.q.weight`; the
+/// full name will do as well.
+bool Parser::findBundleParam(const Scope &scope, const Value &bundle,
+                             StringRef name, Location loc, Param *&param) {
+  StringRef prefix = bundle.owner->symbol;
+  llvm::SmallString<128> full(prefix);
+  full += '.';
+  bool isFull = name == prefix || name.starts_with(full);
+  full += name;
+  if (lookup(scope, full, param)) {
+    return true;
+  }
+  if (isFull && lookup(scope, name, param)) {
+    return true;
+  }
+  InFlightDiagnostic report = error(loc);
+  report.note(bundle.loc, "unsharded here");
+  report << "'@" << name << "' is not in the bundle '@" << prefix << ".*'";
+  StringRef near = didYouMean(name, paramNames(scope, prefix));
+  if (!near.empty()) {
+    report.note({}, "did you mean '@" + near + "'?");
+  }
+  return false;
+}
