@@ -50,7 +50,7 @@ build: configure
 # Ninja configures again by itself when a CMake file changes; here it is for a new folder and for other options.
 configure: deps
 	@if [ ! -f $(BUILD)/build.ninja ] || [ "$$(cat $(BUILD)/hp-options 2>/dev/null)" != '$(OPTIONS)' ]; then \
-	  cmake --preset $(PRESET) $(OPTIONS) && echo '$(OPTIONS)' >$(BUILD)/hp-options; \
+	  rm -f $(BUILD)/hp-options && cmake --preset $(PRESET) $(OPTIONS) && echo '$(OPTIONS)' >$(BUILD)/hp-options; \
 	fi
 
 #: make deps         install the Debian packages and Python packages that are missing

@@ -25,7 +25,7 @@ class DeclaredPrograms(lit.formats.GoogleTest):
             program = os.path.join(testSuite.source_root, name)
             problem = None
             cases = 0
-            if not os.path.exists(program):
+            if not os.access(program, os.X_OK):
                 problem = "it is not built"
             else:
                 cases = self.get_num_tests(program, litConfig, localConfig)
