@@ -71,11 +71,12 @@ PlanStats hp::planStats(Module &module) {
 
 /// 752,393,024
 static std::string grouped(uint64_t value) {
-  std::string digits = std::to_string(value);
-  for (int i = int(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(i, ",");
+  std::string digits = std::to_string(value), text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    text += i > 0 && (digits.size() - i) % 3 == 0 ? "," : "";
+    text += digits[i];
   }
-  return digits;
+  return text;
 }
 
 void hp::print(const PlanStats &stats, llvm::raw_ostream &os) {

@@ -7,8 +7,23 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepBuilder.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace hp;
+
+/// Whether a gradient of `operand` is of use.
+bool StepBuilder::isTrained(const Operand &operand) const {
+  return operand.param || (operand.value && trained.contains(operand.value));
+}
+
+void StepBuilder::markTrained(const Operation &forward) {
+  for (unsigned index : forward.info().diffOperands(forward.operands.size())) {
+    if (isTrained(forward.operands[index])) {
+      trained.insert(forward.results.begin(), forward.results.end());
+      return;
+    }
+  }
+}
 
 bool StepBuilder::expandBackward() {
   Operation *ones = append(OpKind::Ones, loss->loc);
@@ -48,7 +63,8 @@ Value *&StepBuilder::runningGradient(const Operand &operand) {
                        : valueGradients[operand.value];
 }
 
-/// Appends the adjoint of `forward` if a gradient reaches one of its results.
+/// Appends the adjoint of `forward` if a gradient reaches one of its results
+/// and is wanted of one of its operands.
 bool StepBuilder::appendAdjoint(Operation &forward) {
   const OpInfo &row = forward.info();
   llvm::SmallVector<Operand, 3> cotangents;
@@ -58,7 +74,11 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
     cotangents.push_back({gradient});
     reached |= gradient != nullptr;
   }
-  if (!reached) {
+  auto diffOperands = row.diffOperands(forward.operands.size());
+  bool wanted = llvm::any_of(diffOperands, [&](unsigned index) {
+    return isTrained(forward.operands[index]);
+  });
+  if (!reached || !wanted) {
     return true;
   }
   if (!row.hasBackwardOp()) {
@@ -77,6 +97,11 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
     adjoint->operands.back().typeOnly = !row.needsValue(index);
   }
   for (unsigned index : row.savedResults()) {
+    if (!forward.results[index]) {
+      return diag.error(forward.loc)
+             << "pass 'expand-step': the adjoint of '" << row.spelling
+             << "' reads result " << index << ", which is dropped here";
+    }
     adjoint->operands.push_back({forward.results[index]});
   }
   llvm::append_range(adjoint->operands, cotangents);
@@ -86,8 +111,13 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
   llvm::SmallVector<std::pair<const Operand *, Value *>, 1> toAdd;
   llvm::SmallPtrSet<void *, 4> seen;
   bool anyAcc = false;
-  for (unsigned index : row.diffOperands(forward.operands.size())) {
+  for (unsigned index : diffOperands) {
     const Operand &operand = forward.operands[index];
+    if (!isTrained(operand)) {
+      adjoint->results.push_back(nullptr);
+      adjoint->acc.push_back({});
+      continue;
+    }
     Value *gradient =
         module.addResult(adjoint, uniqueName(gradientName(operand)),
                          module.dual(operand.type(module)));

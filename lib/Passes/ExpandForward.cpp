@@ -1,4 +1,9 @@
 //===- ExpandForward.cpp - Every instance of every layer ------------------===//
+//
+// The walk that makes the forward half: calls and stacks are replaced by copies
+// of what they run.
+//
+//===----------------------------------------------------------------------===//
 
 #include "StepBuilder.h"
 
@@ -50,7 +55,7 @@ bool StepBuilder::expandForward() {
     body->arguments.push_back(copy);
   }
   llvm::SmallVector<Value *, 1> returned;
-  if (!inlineBlock(*train->body, arguments, "", {}, returned)) {
+  if (!inlineBlock(*train->body, arguments, "", ParamMap(), returned)) {
     return false;
   }
   if (returned.empty() || !isFloat(returned[0]->type.dtype()) ||
@@ -66,6 +71,28 @@ bool StepBuilder::expandForward() {
   return true;
 }
 
+/// `operand` of a template or function as the step reads it.
+Operand StepBuilder::mapped(Operand operand, const ValueMap &values,
+                            const ParamMap &params) {
+  if (operand.value) {
+    operand.value = values.lookup(operand.value);
+  }
+  if (Param *instance = params.lookup(operand.param)) {
+    operand.param = instance;
+  }
+  return operand;
+}
+
+/// Counts one more operation looked at. Calls that double level by level stop
+/// here, and so do stacks of a million layers.
+bool StepBuilder::countVisit(Location loc) {
+  constexpr unsigned maxVisits = 1 << 22;
+  return ++visits <= maxVisits ||
+         diag.error(loc) << "pass 'expand-step': the forward half would have "
+                            "more than "
+                         << maxVisits << " operations";
+}
+
 /// Appends copies of the operations of `source`. Values get `prefix` before
 /// their names; parameters are mapped by `params`, those not in it stay.
 bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
@@ -75,14 +102,8 @@ bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
   for (auto [formal, actual] : llvm::zip(source.arguments, arguments)) {
     values[formal] = actual;
   }
-  auto map = [&](Operand operand) {
-    if (operand.value) {
-      operand.value = values.lookup(operand.value);
-    }
-    if (Param *instance = params.lookup(operand.param)) {
-      operand.param = instance;
-    }
-    return operand;
+  auto map = [&](const Operand &operand) {
+    return mapped(operand, values, params);
   };
   for (Operation &op : source.ops) {
     if (op.is(OpKind::Return)) {
@@ -91,6 +112,9 @@ bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
       }
       return true;
     }
+    if (!countVisit(op.loc)) {
+      return false;
+    }
     if (op.is(OpKind::Stack)) {
       if (!inlineStack(op, values)) {
         return false;
@@ -98,17 +122,8 @@ bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
       continue;
     }
     if (op.is(OpKind::Call)) {
-      llvm::SmallVector<Value *, 4> actuals;
-      for (const Operand &operand : op.operands) {
-        actuals.push_back(map(operand).value);
-      }
-      llvm::SmallVector<Value *, 1> results;
-      if (!inlineBlock(*module.findFunction(op.symbol)->body, actuals, prefix,
-                       params, results)) {
+      if (!inlineCall(op, values, prefix, params)) {
         return false;
-      }
-      for (auto [formal, actual] : llvm::zip(op.results, results)) {
-        values[formal] = actual;
       }
       continue;
     }
@@ -122,12 +137,40 @@ bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
       copy->operands.push_back(map(operand));
     }
     for (Value *result : op.results) {
+      if (!result) {
+        copy->results.push_back(nullptr);
+        continue;
+      }
       values[result] = module.addResult(
           copy, uniqueName((prefix + result->name).str()), result->type);
     }
+    markTrained(*copy);
     forwardOps.push_back(copy);
   }
   return true;
+}
+
+/// What the called function does, in place of the call.
+bool StepBuilder::inlineCall(const Operation &op, ValueMap &values,
+                             StringRef prefix, const ParamMap &params) {
+  constexpr unsigned maxDepth = 64;
+  if (callDepth == maxDepth) {
+    return diag.error(op.loc) << "pass 'expand-step': calls nest more than "
+                              << maxDepth << " deep, or never end";
+  }
+  llvm::SmallVector<Value *, 4> actuals;
+  for (const Operand &operand : op.operands) {
+    actuals.push_back(mapped(operand, values, params).value);
+  }
+  llvm::SmallVector<Value *, 1> returned;
+  ++callDepth;
+  bool ok = inlineBlock(*module.findFunction(op.symbol)->body, actuals, prefix,
+                        params, returned);
+  --callDepth;
+  for (auto [formal, actual] : llvm::zip(op.results, returned)) {
+    values[formal] = actual;
+  }
+  return ok;
 }
 
 /// One copy of a layer after the other; the first operand runs through them,
@@ -140,6 +183,9 @@ bool StepBuilder::inlineStack(const Operation &op, ValueMap &values) {
   const std::vector<ParamMap> &maps = instances[op.symbol];
   const std::vector<StringRef> &layers = stackLayers[op.symbol];
   for (unsigned index = 0; index < layers.size(); ++index) {
+    if (!countVisit(op.loc)) {
+      return false;
+    }
     std::string prefix = std::to_string(index) + ".";
     if (instances.size() > 1) {
       prefix = op.symbol.str() + "." + prefix;

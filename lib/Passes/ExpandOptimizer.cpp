@@ -2,7 +2,6 @@
 
 #include "StepBuilder.h"
 #include "hp/Analysis/Parameters.h"
-#include "llvm/Support/GlobPattern.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -19,33 +18,6 @@ static std::optional<double> headerNumber(const AttributeList &attrs,
                            << "' line gives no number '" << key << "'";
   }
   return value;
-}
-
-/// The patterns of `no_decay`.
-static bool readPatterns(const AttributeList &optimizer,
-                         std::vector<llvm::GlobPattern> &patterns,
-                         Module &module, DiagnosticEngine &diag) {
-  const Attribute *found = optimizer.find("no_decay");
-  const Attribute::List *list = found ? found->get<Attribute::List>() : nullptr;
-  if (!list) {
-    return !found || diag.error(module.loc)
-                         << "pass 'expand-step': 'no_decay' of the module's "
-                            "'optimizer' line is not a list";
-  }
-  for (const Attribute &entry : *list) {
-    const std::string *text = entry.get<std::string>();
-    auto pattern = llvm::GlobPattern::create(text ? *text : "");
-    if (!text || !pattern) {
-      if (!pattern) {
-        llvm::consumeError(pattern.takeError());
-      }
-      return diag.error(module.loc)
-             << "pass 'expand-step': 'no_decay' holds "
-             << (text ? "the bad pattern '" + *text + "'" : "a non-string");
-    }
-    patterns.push_back(std::move(*pattern));
-  }
-  return true;
 }
 
 /// The order of LibTorch's parameters(): the order in which the norm's terms
@@ -70,10 +42,14 @@ bool StepBuilder::expandOptimizer() {
   std::optional<double> eps = number(module.optimizer, "optimizer", "eps");
   std::optional<double> decay =
       number(module.optimizer, "optimizer", "weight_decay");
-  std::vector<llvm::GlobPattern> noDecay;
-  if (!maxNorm || !beta1 || !beta2 || !eps || !decay ||
-      !readPatterns(module.optimizer, noDecay, module, diag)) {
+  if (!maxNorm || !beta1 || !beta2 || !eps || !decay) {
     return false;
+  }
+  std::string fault;
+  DecayRule rule(module.optimizer, fault);
+  if (!fault.empty()) {
+    return diag.error(module.loc)
+           << "pass 'expand-step': in the module's 'optimizer' line, " << fault;
   }
 
   Location loc = module.findFunction("train")->loc;
@@ -125,13 +101,11 @@ bool StepBuilder::expandOptimizer() {
     for (Value *value : {paramGradients[param], coef, lr, t, ok}) {
       op->operands.push_back({value});
     }
-    bool decays = llvm::none_of(noDecay, [&](const llvm::GlobPattern &pattern) {
-      return pattern.match(param->name);
-    });
     op->attrs.set(module.intern("beta1"), {*beta1});
     op->attrs.set(module.intern("beta2"), {*beta2});
     op->attrs.set(module.intern("eps"), {*eps});
-    op->attrs.set(module.intern("weight_decay"), {decays ? *decay : 0.0});
+    op->attrs.set(module.intern("weight_decay"),
+                  {rule.decays(param->name) ? *decay : 0.0});
   }
 
   Operation *end = append(OpKind::Return, loc);

@@ -35,10 +35,17 @@ private:
                    llvm::StringRef prefix, const ParamMap &params,
                    llvm::SmallVectorImpl<Value *> &returned);
   bool inlineStack(const Operation &op, ValueMap &values);
+  bool inlineCall(const Operation &op, ValueMap &values, llvm::StringRef prefix,
+                  const ParamMap &params);
+  static Operand mapped(Operand operand, const ValueMap &values,
+                        const ParamMap &params);
+  bool countVisit(Location loc);
 
   //--- ExpandBackward.cpp -----------------------------------------------------
   bool expandBackward();
   bool appendAdjoint(Operation &forward);
+  void markTrained(const Operation &forward);
+  bool isTrained(const Operand &operand) const;
   Value *&runningGradient(const Operand &operand);
 
   //--- ExpandOptimizer.cpp ----------------------------------------------------
@@ -54,6 +61,9 @@ private:
   Value *loss = nullptr;
   Value *validTargets = nullptr; ///< the divisor of the loss; may be null
   std::vector<Operation *> forwardOps;
+  /// Values that depend on a parameter: the others need no gradient.
+  llvm::DenseSet<const Value *> trained;
+  unsigned visits = 0, callDepth = 0;
   std::vector<Param *> parameters; ///< flat, in construction order
   /// For each layer of each stack, template parameter → instance.
   llvm::StringMap<std::vector<ParamMap>> instances;
