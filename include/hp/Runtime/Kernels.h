@@ -46,8 +46,10 @@ public:
                            llvm::ArrayRef<at::Tensor> acc) = 0;
 };
 
-/// The oracle; see the top of this file.
-std::unique_ptr<KernelSet> makeReferenceKernels();
+/// The oracle; see the top of this file. `rank` is this rank's number in the
+/// mesh of the operations' module: a shard of a vocabulary or of the queries
+/// has to know which one it is.
+std::unique_ptr<KernelSet> makeReferenceKernels(int64_t rank = 0);
 
 } // namespace hp
 

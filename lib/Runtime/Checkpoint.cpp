@@ -1,0 +1,209 @@
+//===- Checkpoint.cpp - Saving and resuming a run -------------------------===//
+
+#include "hp/Runtime/Checkpoint.h"
+#include "Manifest.h"
+#include "hp/IR/Text.h"
+#include "hp/Runtime/AtomicFile.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include <ATen/ATen.h>
+#include <cstring>
+
+using namespace hp;
+using llvm::StringRef;
+namespace fs = llvm::sys::fs;
+namespace path = llvm::sys::path;
+
+static constexpr StringRef stepPrefix = "step-";
+
+static std::string join(StringRef folder, StringRef name) {
+  llvm::SmallString<128> joined(folder);
+  path::append(joined, name);
+  return std::string(joined);
+}
+
+Manifest hp::manifestOf(Module &module) {
+  Manifest manifest;
+  manifest.model = module.name.str();
+  manifest.flavor = module.flavor.str();
+  for (const NamedAttribute &entry : module.config.entries()) {
+    manifest.config += (manifest.config.empty() ? "" : ", ") +
+                       entry.name.str() + "=" + str(entry.value, module);
+  }
+  manifest.state.globalBatchSize = module.findDim("B")->size;
+  manifest.state.seqLen = module.findDim("S")->size;
+  return manifest;
+}
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+/// Puts the finished folder `from` in the place of `to`, keeping what was there
+/// until the new one stands.
+static bool replaceFolder(const std::string &from, const std::string &to,
+                          DiagnosticEngine &diag) {
+  std::string aside = to + ".replaced";
+  bool exists = fs::exists(to);
+  fs::remove_directories(aside);
+  std::error_code failure = exists ? fs::rename(to, aside) : std::error_code();
+  if (!failure) {
+    failure = fs::rename(from, to);
+    if (failure && exists) {
+      fs::rename(aside, to);
+    }
+  }
+  if (failure) {
+    return diag.error(diag.location(to, 0, 0))
+           << "cannot put the checkpoint in its place: " << failure.message();
+  }
+  fs::remove_directories(aside);
+  return syncFolder(path::parent_path(to), diag);
+}
+
+static std::vector<SafetensorsItem> momentItems(const ParameterStore &store) {
+  std::vector<SafetensorsItem> items;
+  for (const StoredParameter &parameter : store.all()) {
+    if (parameter.expAvg.defined()) {
+      FileDType dtype = fileDType(parameter.expAvg.scalar_type());
+      items.push_back(
+          tensorItem("exp_avg." + parameter.name, parameter.expAvg, dtype));
+      items.push_back(tensorItem("exp_avg_sq." + parameter.name,
+                                 parameter.expAvgSq, dtype));
+    }
+  }
+  return items;
+}
+
+std::string hp::saveCheckpoint(StringRef folder, const ParameterStore &store,
+                               const CheckpointKeys &keys, Manifest manifest,
+                               DiagnosticEngine &diag) {
+  std::string name;
+  llvm::raw_string_ostream(name)
+      << stepPrefix << llvm::format("%08lld", (long long)manifest.state.step);
+  std::string target = join(folder, name);
+  std::string temporary = join(
+      folder, "." + name + "." +
+                  std::to_string(llvm::sys::Process::getProcessId()) + ".tmp");
+  const KeySpelling *spelling = keys.find(manifest.format.spelling);
+  spelling = spelling ? spelling : &keys.spellings.front();
+  manifest.format.spelling = spelling->name;
+
+  // Training state keeps the run's own precision, whatever the weights came
+  // from.
+  WeightFormat own;
+  FileDType dtype = fileDType(store.all().front().value.scalar_type());
+  std::vector<SafetensorsItem> moments = momentItems(store);
+  manifest.hasOptimizer = !moments.empty();
+  manifest.updates = store.updates;
+
+  bool ok = createFolder(temporary, diag) &&
+            writeSafetensors(join(temporary, "model.safetensors"),
+                             weightItems(store, *spelling, own, dtype),
+                             {{"format", "pt"}}, diag) &&
+            (moments.empty() ||
+             writeSafetensors(join(temporary, "optimizer.safetensors"), moments,
+                              {{"format", "pt"}}, diag)) &&
+            writeAtomically(join(temporary, "manifest.json"),
+                            manifestText(manifest), diag) &&
+            replaceFolder(temporary, target, diag);
+  if (!ok) {
+    fs::remove_directories(temporary);
+    return {};
+  }
+  return target;
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+std::string hp::latestCheckpoint(StringRef folder) {
+  std::string best;
+  uint64_t bestStep = 0;
+  std::error_code failure;
+  for (fs::directory_iterator it(folder, failure), end; it != end && !failure;
+       it.increment(failure)) {
+    StringRef name = path::filename(it->path());
+    uint64_t step;
+    if (name.consume_front(stepPrefix) && !name.getAsInteger(10, step) &&
+        fs::exists(join(it->path(), "manifest.json")) &&
+        (best.empty() || step > bestStep)) {
+      best = it->path();
+      bestStep = step;
+    }
+  }
+  return best;
+}
+
+std::optional<Manifest> hp::readManifest(StringRef path,
+                                         DiagnosticEngine &diag) {
+  std::string file = join(path, "manifest.json");
+  auto buffer = llvm::MemoryBuffer::getFile(file);
+  if (!buffer) {
+    diag.error(diag.location(file, 0, 0))
+        << "cannot read the checkpoint's manifest: "
+        << buffer.getError().message();
+    return std::nullopt;
+  }
+  return parseManifest((*buffer)->getBuffer(), file, diag);
+}
+
+/// Reads `exp_avg.*` and `exp_avg_sq.*`.
+static bool loadMoments(StringRef file, ParameterStore &store,
+                        DiagnosticEngine &diag) {
+  std::unique_ptr<SafetensorsFile> moments = SafetensorsFile::open(file, diag);
+  if (!moments) {
+    return false;
+  }
+  Location loc = diag.location(file, 0, 0);
+  if (moments->entries().size() != 2 * store.all().size()) {
+    return diag.error(loc) << "holds " << moments->entries().size()
+                           << " tensors; two moments of " << store.all().size()
+                           << " parameters are expected";
+  }
+  auto read = [&](const std::string &name, const at::Tensor &like,
+                  at::Tensor &out) {
+    const SafetensorsEntry *entry = moments->find(name);
+    if (!entry || entry->dtype != fileDType(like.scalar_type()) ||
+        entry->shape !=
+            llvm::ArrayRef<int64_t>(like.sizes().data(), like.dim())) {
+      return bool(diag.error(loc)
+                  << "tensor '" << name << "' is missing or has another shape "
+                  << "or type than its parameter");
+    }
+    out = at::empty_like(like);
+    if (out.nbytes()) {
+      std::memcpy(out.mutable_data_ptr(), moments->bytes(*entry).data(),
+                  out.nbytes());
+    }
+    return true;
+  };
+  for (StoredParameter &parameter : store.all()) {
+    if (!read("exp_avg." + parameter.name, parameter.value, parameter.expAvg) ||
+        !read("exp_avg_sq." + parameter.name, parameter.value,
+              parameter.expAvgSq)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Manifest> hp::loadCheckpoint(StringRef path,
+                                           ParameterStore &store,
+                                           const CheckpointKeys &keys,
+                                           llvm::ArrayRef<TiedKey> ties,
+                                           DiagnosticEngine &diag) {
+  std::optional<Manifest> manifest = readManifest(path, diag);
+  if (!manifest ||
+      !loadWeights(store, join(path, "model.safetensors"), keys, ties, diag) ||
+      (manifest->hasOptimizer &&
+       !loadMoments(join(path, "optimizer.safetensors"), store, diag))) {
+    return std::nullopt;
+  }
+  store.updates = manifest->updates;
+  return manifest;
+}

@@ -1,0 +1,127 @@
+//===- Progress.cpp - What a person and a program see of a run ------------===//
+
+#include "Progress.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+#include <cmath>
+
+using namespace hp;
+using llvm::format;
+using llvm::StringRef;
+
+std::string hp::bytesText(int64_t bytes) {
+  static constexpr const char *units[] = {"B", "kB", "MB", "GB", "TB"};
+  double value = double(bytes);
+  unsigned unit = 0;
+  while (value >= 1000 && unit + 1 < std::size(units)) {
+    value /= 1000;
+    ++unit;
+  }
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << format(unit ? "%.1f" : "%.0f", value) << ' ' << units[unit];
+  return text;
+}
+
+/// `loss 6.9775  grad_norm 2.059  lr 1.000e-03  5210 tokens/s`
+static void printFigures(const StepMetrics &metrics, llvm::raw_ostream &out) {
+  out << format("loss %.4f  grad_norm %.4f  lr %.3e  %.0f tokens/s",
+                metrics.result.loss, metrics.result.gradNorm,
+                metrics.learningRate, metrics.tokens / metrics.seconds);
+  if (!metrics.result.updated) {
+    out << "  skipped";
+  }
+}
+
+void Progress::show(const StepMetrics &metrics, bool line) {
+  secondsPerStep = secondsPerStep == 0
+                       ? metrics.seconds
+                       : 0.9 * secondsPerStep + 0.1 * metrics.seconds;
+  if (!bar) {
+    if (line) {
+      out << "step " << metrics.step << '/' << metrics.steps << "  ";
+      printFigures(metrics, out);
+      out << '\n';
+      out.flush();
+    }
+    return;
+  }
+  constexpr int width = 24;
+  int filled = int(width * metrics.step / std::max<int64_t>(metrics.steps, 1));
+  long remaining =
+      std::lround(secondsPerStep * double(metrics.steps - metrics.step));
+  out << "\r\x1b[K[" << std::string(filled, '=')
+      << std::string(width - filled, ' ') << "] " << metrics.step << '/'
+      << metrics.steps << "  ";
+  printFigures(metrics, out);
+  out << format("  %ld:%02ld left", remaining / 60, remaining % 60);
+  out.flush();
+  drawn = true;
+}
+
+void Progress::finish() {
+  if (drawn) {
+    out << '\n';
+    out.flush();
+    drawn = false;
+  }
+}
+
+bool MetricsFile::open(StringRef name, bool append, Location loc,
+                       DiagnosticEngine &diag) {
+  path = name.str();
+  std::error_code failure;
+  StringRef folder = llvm::sys::path::parent_path(name);
+  if (!folder.empty()) {
+    failure = llvm::sys::fs::create_directories(folder);
+  }
+  if (!failure) {
+    stream = std::make_unique<llvm::raw_fd_ostream>(
+        name, failure,
+        append ? llvm::sys::fs::CD_OpenAlways : llvm::sys::fs::CD_CreateAlways,
+        llvm::sys::fs::FA_Write,
+        append ? llvm::sys::fs::OF_Append : llvm::sys::fs::OF_None);
+  }
+  if (failure) {
+    return diag.error(loc) << "cannot write metrics to '" << name
+                           << "': " << failure.message();
+  }
+  return true;
+}
+
+bool MetricsFile::write(const StepMetrics &metrics, DiagnosticEngine &diag) {
+  if (!stream) {
+    return true;
+  }
+  llvm::json::OStream json(*stream);
+  auto number = [&](StringRef key, double value) {
+    if (std::isfinite(value)) {
+      json.attribute(key, value);
+    } else {
+      json.attribute(key, nullptr);
+    }
+  };
+  json.object([&] {
+    json.attribute("step", metrics.step);
+    number("loss", metrics.result.loss);
+    number("grad_norm", metrics.result.gradNorm);
+    number("lr", metrics.learningRate);
+    number("tokens_per_second", metrics.tokens / metrics.seconds);
+    json.attribute("tokens_seen", metrics.tokensSeen);
+    json.attribute("peak_bytes", metrics.peakBytes);
+    number("seconds", metrics.seconds);
+    json.attribute("updated", metrics.result.updated);
+  });
+  *stream << '\n';
+  stream->flush();
+  if (stream->has_error()) {
+    diag.error(diag.location(path, 0, 0))
+        << "cannot write metrics: " << stream->error().message();
+    stream->clear_error();
+    stream.reset();
+    return false;
+  }
+  return true;
+}

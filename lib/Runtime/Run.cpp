@@ -1,0 +1,69 @@
+//===- Run.cpp - A run, ready to start ------------------------------------===//
+
+#include "hp/Runtime/Run.h"
+#include "hp/IR/Text.h"
+#include "hp/IR/Verifier.h"
+#include "hp/Passes/PassManager.h"
+#include "hp/Spec/Import.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace hp;
+using llvm::StringRef;
+
+/// Compiles `module` to stage step.
+static bool compile(Module &module, DiagnosticEngine &diag) {
+  PassManager manager;
+  return addPassesTo(Stage::Step, module, manager, diag) &&
+         manager.run(module, diag);
+}
+
+/// Reads the plan at `path`.
+static std::unique_ptr<Module> readPlan(StringRef path,
+                                        DiagnosticEngine &diag) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer) {
+    diag.error(diag.location(path, 0, 0))
+        << "cannot read the plan: " << buffer.getError().message();
+    return nullptr;
+  }
+  StringRef text = (*buffer)->getBuffer();
+  diag.addBuffer(path, text);
+  std::unique_ptr<Module> module = parseModule(text, path, diag);
+  if (!module || !verify(*module, diag)) {
+    return nullptr;
+  }
+  return module;
+}
+
+std::optional<Run> hp::prepareRun(StringRef configPath,
+                                  llvm::ArrayRef<std::string> overrides,
+                                  StringRef planPath, DiagnosticEngine &diag) {
+  Run run;
+  std::optional<RunConfig> config = loadRunConfig(configPath, overrides, diag);
+  if (!config) {
+    return std::nullopt;
+  }
+  run.config = std::move(*config);
+  std::vector<std::string> folders = modelFolders();
+  std::optional<ModelSpec> spec = readModelSpec(run.config, folders, diag);
+  if (!spec) {
+    return std::nullopt;
+  }
+  run.keys = spec->checkpoint;
+  run.step = importRun(run.config, folders, diag, /*worldSize=*/1);
+  if (!run.step || !verify(*run.step, diag) || !compile(*run.step, diag)) {
+    return std::nullopt;
+  }
+  if (!planPath.empty()) {
+    std::unique_ptr<Module> plan = readPlan(planPath, diag);
+    if (!plan || (plan->stage != Stage::Step && !compile(*plan, diag)) ||
+        !checkPlanFits(*plan, *run.step, run.config, diag)) {
+      return std::nullopt;
+    }
+    run.step = std::move(plan);
+  }
+  for (const Tie &tie : run.step->ties) {
+    run.ties.push_back({tie.alias.str(), tie.target.str()});
+  }
+  return run;
+}

@@ -1,0 +1,82 @@
+//===- Commands.cpp - hp-run train and forward ----------------------------===//
+
+#include "Commands.h"
+#include "hp/Runtime/AllocationMeter.h"
+#include "hp/Runtime/Trainer.h"
+#include "llvm/Support/Process.h"
+#include <ATen/ATen.h>
+
+using namespace hp;
+
+int hp::runTrain(const ConfigArguments &arguments, bool resume,
+                 const std::atomic<int> &stopSignal, DiagnosticEngine &diag) {
+  std::optional<Run> run =
+      prepareRun(arguments.config, arguments.overrides, arguments.plan, diag);
+  if (!run) {
+    return 1;
+  }
+  AllocationMeter::install();
+  TrainOptions options;
+  options.resume = resume;
+  options.progressBar = llvm::sys::Process::StandardOutIsDisplayed();
+  options.stopSignal = &stopSignal;
+  switch (train(*run, options, llvm::outs(), diag)) {
+  case TrainEnd::Finished:
+    return 0;
+  case TrainEnd::Interrupted:
+    return 128 + stopSignal.load();
+  case TrainEnd::Failed:
+    return 1;
+  }
+  return 1;
+}
+
+int hp::runForward(const ConfigArguments &arguments, const std::string &out,
+                   bool gradients, DiagnosticEngine &diag) {
+  std::optional<Run> run =
+      prepareRun(arguments.config, arguments.overrides, arguments.plan, diag);
+  if (!run) {
+    return 1;
+  }
+  std::unique_ptr<Dataset> data = openDataset(*run, diag);
+  WeightFormat format;
+  std::unique_ptr<ParameterStore> store =
+      data ? startingWeights(*run, format, diag) : nullptr;
+  std::optional<StepInputs> inputs =
+      store ? readBatch(*data, 0, *run->step, diag) : std::nullopt;
+  if (!inputs) {
+    return 1;
+  }
+  std::unique_ptr<KernelSet> kernels = makeReferenceKernels();
+  auto interpreter = Interpreter::create(*run->step, *kernels, *store, diag);
+  std::optional<ForwardResult> result =
+      interpreter ? interpreter->forward(*inputs, diag) : std::nullopt;
+  if (!result) {
+    return 1;
+  }
+  std::vector<SafetensorsItem> items;
+  auto add = [&](std::string key, const at::Tensor &tensor) {
+    items.push_back(
+        tensorItem(std::move(key), tensor, fileDType(tensor.scalar_type())));
+  };
+  add("loss", at::scalar_tensor(result->loss, at::kDouble));
+  add("tokens", inputs->tokens);
+  add("labels", inputs->labels);
+  if (result->logits.defined()) {
+    add("logits", result->logits);
+  }
+  const KeySpelling &spelling = run->keys.spellings.front();
+  auto addGradient = [&](llvm::StringRef name, const at::Tensor &gradient) {
+    add("grad." + spelling.keyOf(name), gradient.clone());
+  };
+  if (gradients && !interpreter->gradients(*inputs, addGradient, diag)) {
+    return 1;
+  }
+  if (!writeSafetensors(out, items, {{"format", "pt"}}, diag)) {
+    return 1;
+  }
+  llvm::outs() << "loss " << llvm::format("%.9g", result->loss) << " over "
+               << result->validTargets << " targets\n"
+               << "written " << out << "\n";
+  return 0;
+}
