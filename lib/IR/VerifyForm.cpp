@@ -1,0 +1,392 @@
+//===- VerifyForm.cpp - Proof 1: symbols, stages, attributes --------------===//
+
+#include "VerifierState.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace hp;
+using llvm::StringRef;
+using llvm::Twine;
+
+/// More layers than any model has; keeps a mistyped count from filling memory.
+static constexpr int64_t maxLayers = 1 << 20;
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Names of one kind in one scope.
+class NameTable {
+public:
+  NameTable(VerifierState &state, StringRef kind) : state(state), kind(kind) {}
+
+  /// False, after a report, if `name` is empty or taken.
+  bool add(StringRef name, Location loc) {
+    if (name.empty()) {
+      state.error(loc) << "a " << kind << " has no name";
+      return false;
+    }
+    auto [it, isNew] = places.try_emplace(name, loc);
+    if (!isNew) {
+      state.error(loc).note(it->second, "first here")
+          << kind << " '@" << name << "' is defined twice";
+    }
+    return isNew;
+  }
+  bool contains(StringRef name) const { return places.contains(name); }
+
+private:
+  VerifierState &state;
+  StringRef kind;
+  llvm::StringMap<Location> places;
+};
+} // namespace
+
+static void verifyDims(VerifierState &state) {
+  llvm::StringMap<Location> places;
+  for (const DimDecl &dim : state.module.dims) {
+    if (!places.try_emplace(dim.name, dim.loc).second) {
+      state.error(dim.loc) << "dim '" << dim.name << "' is declared twice";
+    }
+    if (dim.size < 1 || dim.size > int64_t(1) << 62) {
+      state.error(dim.loc) << "dim '" << dim.name << "' is " << dim.size
+                           << "; it must be between 1 and 2^62";
+    }
+  }
+}
+
+/// The type of a parameter: legal, stored over axes that its gradient is summed
+/// over, and not itself a sum.
+static void verifyParam(VerifierState &state, const Param &param,
+                        const BlockTemplate *owner) {
+  ParamFacts &facts = state.facts(&param);
+  facts.owner = owner;
+  std::string name = ("parameter '@" + param.name + "'").str();
+  if (!param.type) {
+    state.error(param.loc) << name << " has no type";
+    facts.usable = false;
+    return;
+  }
+  Operand read;
+  read.param = const_cast<Param *>(&param);
+  facts.computeType = read.type(state.module);
+  facts.usable = state.checkType(param.type, param.loc, name);
+  if (!facts.usable) {
+    return;
+  }
+  if (!isFloat(param.type.dtype())) {
+    state.error(param.loc) << name << " is " << hp::name(param.type.dtype())
+                           << "; a parameter must be of a floating type";
+  }
+  if (!param.type->partial.empty()) {
+    state.error(param.loc) << name
+                           << " is partial; a parameter is stored as it is, "
+                              "not as terms of a sum";
+  }
+  if (param.type->store &&
+      !param.type->repl.containsAll(AxisSet(param.type->store->axes))) {
+    state.error(param.loc)
+        << name << " is stored over axes it is not replicated over; name in "
+        << "'repl' all axes that the use of it spans";
+  }
+}
+
+static void verifyStack(VerifierState &state, const Stack &stack,
+                        const NameTable &blocks) {
+  int64_t layers = 0;
+  for (const StackGroup &group : stack.groups) {
+    int64_t period = 0;
+    if (group.count < 1 || group.runs.empty()) {
+      state.error(stack.loc)
+          << "stack '@" << stack.name << "' has an empty group";
+      continue;
+    }
+    for (const StackRun &run : group.runs) {
+      if (run.count < 1) {
+        state.error(stack.loc)
+            << "stack '@" << stack.name << "' repeats '@" << run.block << "' "
+            << run.count << " times; it must be at least once";
+      }
+      if (!blocks.contains(run.block)) {
+        state.error(stack.loc)
+            << "stack '@" << stack.name << "' names a block '@" << run.block
+            << "' that is not there";
+      } else {
+        state.usedBlocks.insert(state.module.findBlock(run.block));
+      }
+      period = std::min(maxLayers,
+                        period + std::clamp<int64_t>(run.count, 0, maxLayers));
+    }
+    layers += period * std::min(group.count, maxLayers);
+    if (layers > maxLayers) {
+      state.error(stack.loc) << "stack '@" << stack.name << "' has more than "
+                             << maxLayers << " layers";
+      return;
+    }
+  }
+  if (layers == 0) {
+    state.error(stack.loc) << "stack '@" << stack.name << "' has no layers";
+  }
+}
+
+/// `layers.3.norm.weight` beside a stack `layers`.
+static void verifyInstanceNames(VerifierState &state) {
+  for (const Member &stack : state.module.members) {
+    for (const Member &member : state.module.members) {
+      if (stack.stack && member.param &&
+          member.param->name.starts_with((stack.stack->name + ".").str())) {
+        state.error(member.param->loc)
+            << "parameter '@" << member.param->name
+            << "' has the name of one in a layer of stack '@"
+            << stack.stack->name << "'";
+      }
+    }
+  }
+}
+
+static void verifyTies(VerifierState &state, const NameTable &params) {
+  NameTable aliases(state, "tied parameter");
+  for (const Tie &tie : state.module.ties) {
+    aliases.add(tie.alias, tie.loc);
+    if (params.contains(tie.alias)) {
+      Param *param = state.module.findParam(tie.alias);
+      state.error(param ? param->loc : tie.loc)
+              .note(tie.loc, "tied here to '@" + tie.target + "'")
+          << "parameter '@" << tie.alias
+          << "' is tied and must not be a parameter of its own";
+    }
+    if (!params.contains(tie.target)) {
+      state.error(tie.loc) << "'@" << tie.alias << "' is tied to '@"
+                           << tie.target << "', which is not a parameter";
+    }
+  }
+}
+
+/// A step is flat: one function, no templates.
+static void verifyStepShape(VerifierState &state) {
+  Module &module = state.module;
+  for (const auto &block : module.blocks) {
+    state.error(block->loc)
+        << "block '@" << block->name
+        << "' at stage 'step'; layers are written out there";
+  }
+  for (const Member &member : module.members) {
+    if (member.stack) {
+      state.error(member.stack->loc)
+          << "stack '@" << member.stack->name
+          << "' at stage 'step'; layers are written out there";
+    }
+  }
+  if (module.functions.size() != 1 || module.functions[0]->name != "step") {
+    state.error(module.loc)
+        << "a module at stage 'step' has one function, '@step'";
+  }
+}
+
+void hp::verifySymbols(VerifierState &state) {
+  Module &module = state.module;
+  verifyDims(state);
+  NameTable params(state, "parameter"), stacks(state, "stack"),
+      blocks(state, "block"), functions(state, "function");
+  for (const auto &block : module.blocks) {
+    blocks.add(block->name, block->loc);
+    NameTable own(state, "parameter");
+    for (const Param *param : block->params) {
+      own.add(param->name, param->loc);
+      verifyParam(state, *param, block.get());
+    }
+  }
+  bool anyStack = false;
+  for (const Member &member : module.members) {
+    if (member.param) {
+      params.add(member.param->name, member.param->loc);
+      verifyParam(state, *member.param, nullptr);
+    } else if (member.stack) {
+      anyStack = true;
+      stacks.add(member.stack->name, member.stack->loc);
+      verifyStack(state, *member.stack, blocks);
+    }
+  }
+  for (const auto &function : module.functions) {
+    functions.add(function->name, function->loc);
+  }
+  if (anyStack) {
+    verifyInstanceNames(state);
+  }
+  verifyTies(state, params);
+  if (module.stage == Stage::Step) {
+    verifyStepShape(state);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Uses
+//===----------------------------------------------------------------------===//
+
+void hp::verifyUses(VerifierState &state) {
+  Module &module = state.module;
+  auto checkRead = [&](const Param *param) {
+    if (state.facts(param).reads == 0) {
+      state.error(param->loc)
+          << "parameter '@" << param->name << "' is never used";
+    }
+  };
+  for (const auto &block : module.blocks) {
+    llvm::for_each(block->params, checkRead);
+    if (module.stage != Stage::Step &&
+        !state.usedBlocks.contains(block.get())) {
+      state.error(block->loc)
+          << "block '@" << block->name << "' is in no stack";
+    }
+  }
+  for (const Member &member : module.members) {
+    if (member.param) {
+      checkRead(member.param);
+    } else if (member.stack && module.stage != Stage::Step &&
+               !state.usedStacks.contains(member.stack)) {
+      state.error(member.stack->loc)
+          << "stack '@" << member.stack->name << "' is never run";
+    }
+  }
+  for (const Tie &tie : module.ties) {
+    const Param *target = module.findParam(tie.target);
+    if (!target || state.facts(target).reads == 0) {
+      continue; // reported already
+    }
+    const ParamFacts &facts = state.facts(target);
+    if (!facts.embeds || !facts.projects) {
+      state.error(tie.loc).note(target->loc, "'@" + target->name + "'")
+          << "'@" << tie.alias << "' is tied to '@" << tie.target
+          << "', but no '" << (facts.embeds ? "linear" : "embedding")
+          << "' reads it; both uses are required";
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+static bool verifyStage(VerifierState &state, const Operation &op) {
+  const OpInfo &info = op.info();
+  Stage stage = state.module.stage;
+  Stage first = op.backward ? Stage::Step : info.firstStage;
+  if (stage >= first && stage <= info.lastStage) {
+    return true;
+  }
+  auto report = state.error(op.loc);
+  report << "'" << op.spelling() << "' at stage '" << name(stage)
+         << "'; it is legal ";
+  if (first == info.lastStage) {
+    report << "at stage '" << name(first) << "' only";
+  } else {
+    report << "from stage '" << name(first) << "' to '" << name(info.lastStage)
+           << "'";
+  }
+  return false;
+}
+
+/// What is wrong with the value of an attribute; empty if nothing is. Integers
+/// count something, floats are sizes.
+static StringRef attributeFault(const AttributeSpec &spec,
+                                const Attribute &value) {
+  switch (spec.kind) {
+  case 'i':
+    return value.get<int64_t>() && *value.get<int64_t>() >= 1
+               ? ""
+               : "an integer from 1";
+  case 'f':
+    return !value.get<bool>() && value.number() && *value.number() >= 0
+               ? ""
+               : "a float from 0";
+  case 'b':
+    return value.get<bool>() ? "" : "a flag";
+  case 'w':
+    return value.get<Word>() || value.get<std::string>() ? "" : "a word";
+  case 'a':
+    return value.get<AxisList>() ? "" : "axes, as (dp,cp)";
+  default:
+    return "";
+  }
+}
+
+static bool verifyAttributes(VerifierState &state, const Operation &op) {
+  const OpInfo &info = op.info();
+  unsigned before = state.faults;
+  bool takesAxes = false, takesDim = false;
+  for (const AttributeSpec &spec : info.attributes) {
+    bool isAxes = spec.name == "axes", isDim = spec.name == "dim";
+    bool isParam = op.kind == OpKind::ReduceGrad && spec.name == "param";
+    takesAxes |= isAxes;
+    takesDim |= isDim;
+    bool given = isAxes    ? !op.axes.empty()
+                 : isDim   ? !op.dim.empty()
+                 : isParam ? !op.symbol.empty()
+                           : op.attrs.find(spec.name) != nullptr;
+    if (!given && !spec.optional) {
+      state.error(op.loc) << "'" << op.spelling() << "' lacks '" << spec.name
+                          << "'";
+    }
+  }
+  for (const NamedAttribute &entry : op.attrs.entries()) {
+    const AttributeSpec *spec = info.findAttribute(entry.name);
+    if (!spec || spec->kind == 'd' || spec->name == "axes") {
+      state.error(op.loc) << "'" << op.spelling() << "' has no attribute '"
+                          << entry.name << "'";
+      continue;
+    }
+    StringRef expected = attributeFault(*spec, entry.value);
+    if (!expected.empty()) {
+      state.error(op.loc) << "'" << entry.name << "' of '" << op.spelling()
+                          << "' must be " << expected;
+    }
+  }
+  bool moves = op.kind == OpKind::AllToAll;
+  if ((!takesAxes && !op.axes.empty()) || (!takesDim && !op.dim.empty()) ||
+      moves != !op.toDim.empty()) {
+    state.error(op.loc) << "'" << op.spelling() << "' takes "
+                        << (moves       ? "{axis: dim->dim}"
+                            : takesDim  ? "{axis: dim}"
+                            : takesAxes ? "{axis}"
+                                        : "no axes");
+  }
+  return state.faults == before;
+}
+
+/// The symbol of stack and call; what a bundle holds is checked where its
+/// parameters are read.
+static bool verifySymbol(VerifierState &state, const Operation &op) {
+  Module &module = state.module;
+  switch (op.kind) {
+  case OpKind::Stack:
+    if (Stack *stack = module.findStack(op.symbol)) {
+      state.usedStacks.insert(stack);
+      return true;
+    }
+    state.error(op.loc) << "there is no stack '@" << op.symbol << "'";
+    return false;
+  case OpKind::Call:
+    if (module.findFunction(op.symbol)) {
+      return true;
+    }
+    state.error(op.loc) << "there is no function '@" << op.symbol << "'";
+    return false;
+  case OpKind::FsdpUnshard:
+  case OpKind::ReduceGrad:
+    return true;
+  default:
+    if (op.symbol.empty()) {
+      return true;
+    }
+    state.error(op.loc) << "'" << op.spelling()
+                        << "' names no symbol, but has '@" << op.symbol << "'";
+    return false;
+  }
+}
+
+bool hp::verifyOperationForm(VerifierState &state, const Operation &op) {
+  bool ok = verifyStage(state, op);
+  ok &= verifyAttributes(state, op);
+  ok &= verifySymbol(state, op);
+  return ok;
+}
