@@ -17,13 +17,13 @@ namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 namespace endian = llvm::support::endian;
 
-static StringRef dtypeName(TokenDType dtype) {
-  return dtype == TokenDType::UInt16 ? "uint16" : "uint32";
+static StringRef dtypeName(TokenType dtype) {
+  return dtype == TokenType::UInt16 ? "uint16" : "uint32";
 }
 
 /// How NumPy spells the type.
-static StringRef numpyName(TokenDType dtype) {
-  return dtype == TokenDType::UInt16 ? "<u2" : "<u4";
+static StringRef numpyName(TokenType dtype) {
+  return dtype == TokenType::UInt16 ? "<u2" : "<u4";
 }
 
 /// Where complaints about the data as a whole point.
@@ -120,12 +120,12 @@ bool Dataset::openTokens(const DatasetOptions &options,
                          DiagnosticEngine &diag) {
   Location loc = pathLocation(options, diag);
   constexpr int64_t uint16Values = 65536;
-  if (options.dtype == TokenDType::UInt16 && vocabulary > uint16Values) {
+  if (options.dtype == TokenType::UInt16 && vocabulary > uint16Values) {
     return diag.error(options.dtypeLoc ? options.dtypeLoc : loc)
            << "dtype uint16 cannot hold ids of a vocabulary of " << vocabulary
            << "; use uint32";
   }
-  elementBytes = options.dtype == TokenDType::UInt16 ? 2 : 4;
+  elementBytes = options.dtype == TokenType::UInt16 ? 2 : 4;
   if (!addPiece(options.path, diag, options.pathLoc)) {
     return false;
   }

@@ -31,10 +31,10 @@ protected:
     return ids;
   }
   void useTokens(const std::vector<uint32_t> &ids,
-                 TokenDType dtype = TokenDType::UInt16) {
+                 TokenType dtype = TokenType::UInt16) {
     options.format = DataFormat::Tokens;
     options.dtype = dtype;
-    writeFile(options.path, pack(ids, dtype == TokenDType::UInt16 ? 2 : 4));
+    writeFile(options.path, pack(ids, dtype == TokenType::UInt16 ? 2 : 4));
   }
   void useText(const std::string &text) {
     options.format = DataFormat::Text;
@@ -123,7 +123,7 @@ TEST_F(DatasetFile, rows_have_no_target_at_their_end) {
 
 TEST_F(DatasetFile, wide_tokens_are_unsigned) {
   const std::vector<uint32_t> ids = {4000000000u, 65535, 65536, 248319};
-  useTokens(ids, TokenDType::UInt32);
+  useTokens(ids, TokenType::UInt32);
   auto data = open(4294967296, 3);
   ASSERT_TRUE(data);
   EXPECT_EQ(sample(*data, 0), std::pair(Ids({4000000000, 65535, 65536}),
@@ -262,7 +262,7 @@ TEST_F(DatasetFile, refuses_files_of_the_wrong_size) {
   writeFile(options.path, std::string(21, 'x'));
   EXPECT_CONTAINS(refusal(65536, 4),
                   "has 21 bytes, not a multiple of the 2 of dtype uint16");
-  options.dtype = TokenDType::UInt32;
+  options.dtype = TokenType::UInt32;
   writeFile(options.path, std::string(22, 'x'));
   EXPECT_CONTAINS(refusal(65536, 4),
                   "has 22 bytes, not a multiple of the 4 of dtype uint32");
@@ -319,7 +319,7 @@ TEST_F(DatasetFile, reads_numpy_files) {
   writeFile(options.path, std::string("\x93NUMPY\x02\x00", 8) +
                               littleEndian(header.size(), 4) + header +
                               pack(upTo(6), 4));
-  options.dtype = TokenDType::UInt32;
+  options.dtype = TokenType::UInt32;
   data = open(100, 5);
   ASSERT_TRUE(data);
   EXPECT_EQ(sample(*data, 0).first, Ids({0, 1, 2, 3, 4}));
@@ -428,7 +428,7 @@ TEST_F(DatasetFile, the_fingerprint_sees_every_byte_and_no_path) {
   useText(text);
   options.format = DataFormat::Tokens;
   EXPECT_TRUE(seen.insert(fingerprint()).second) << "another element type";
-  options.dtype = TokenDType::UInt32;
+  options.dtype = TokenType::UInt32;
   EXPECT_TRUE(seen.insert(fingerprint()).second);
   options.path = folder / "elsewhere";
   useText(text);

@@ -24,6 +24,7 @@
 #ifndef HP_RUNTIME_DATASET_H
 #define HP_RUNTIME_DATASET_H
 
+#include "hp/Spec/DataKinds.h"
 #include "hp/Support/Diagnostics.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <cstdint>
@@ -33,18 +34,10 @@
 
 namespace hp {
 
-/// `text`: a file, or a folder whose files (subfolders included, hidden ones
-/// not) are joined by ascending path without a separator; a token is a byte.
-/// `tokens`: a file of little-endian ids: a one-dimensional `.npy`, or, under
-/// any other name, nothing but the ids.
-enum class DataFormat { Text, Tokens };
-enum class TokenDType { UInt16, UInt32 };
-enum class DataLayout { Stream, Rows };
-
 struct DatasetOptions {
   DataFormat format = DataFormat::Text;
   std::string path;
-  TokenDType dtype = TokenDType::UInt16; ///< of `tokens`
+  TokenType dtype = TokenType::UInt16; ///< of `tokens`
   DataLayout layout = DataLayout::Stream;
   /// Where the run config says so, for errors; the file itself if empty.
   Location pathLoc = {}, dtypeLoc = {};
