@@ -5,6 +5,8 @@ if(HP_ASAN)
   # LLVM's libraries come without run-time type information, which the vptr check needs.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined
     -fno-omit-frame-pointer)
+  # With sanitizers GCC 12 warns of LibTorch's optional arguments, which are initialized.
+  add_compile_options(-Wno-maybe-uninitialized)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
