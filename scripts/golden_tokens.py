@@ -29,7 +29,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--vocab", type=int, default=1024, help="default: 1024")
-    parser.add_argument("--count", type=int, default=10 * 8 * 128, help="default: 10240")
+    parser.add_argument("--count", type=int, default=10240, help="default: 10240")
     parser.add_argument("--dtype", choices=["uint16", "uint32"], default="uint32")
     parser.add_argument("output", help="the token file to write")
     args = parser.parse_args()
