@@ -33,6 +33,22 @@ std::vector<ParamInstance> hp::allParameters(Module &module) {
   return list;
 }
 
+uint64_t hp::parameterCount(Module &module) {
+  uint64_t elements = 0;
+  for (const Member &member : module.members) {
+    if (member.param) {
+      elements += member.param->type.numElements();
+      continue;
+    }
+    for (StringRef layer : member.stack->layers()) {
+      for (const Param *param : module.findBlock(layer)->params) {
+        elements += param->type.numElements();
+      }
+    }
+  }
+  return elements;
+}
+
 std::vector<ParamInstance> hp::registrationOrder(Module &module) {
   std::vector<ParamInstance> all = allParameters(module);
   // Modules still to visit, the next one last: which parameters are below it,
@@ -140,9 +156,7 @@ void hp::printParameters(Module &module, llvm::raw_ostream &os,
                          llvm::function_ref<std::string(StringRef)> keyOf) {
   std::vector<ParamInstance> params = allParameters(module);
   llvm::StringSet<> decays = decayed(module, params);
-  uint64_t elements = 0;
   for (const ParamInstance &instance : params) {
-    elements += instance.param->type.numElements();
     os << instance.name << "  ";
     if (keyOf) {
       os << keyOf(instance.name) << "  ";
@@ -154,6 +168,6 @@ void hp::printParameters(Module &module, llvm::raw_ostream &os,
     os << (decays.contains(instance.name) ? "  decays" : "  does not decay")
        << '\n';
   }
-  os << elements << " elements in " << params.size()
+  os << parameterCount(module) << " elements in " << params.size()
      << (params.size() == 1 ? " tensor\n" : " tensors\n");
 }

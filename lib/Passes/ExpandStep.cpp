@@ -53,6 +53,9 @@ public:
   StringRef summary() const override {
     return "write out forward, backward, clip and optimizer as one flat step";
   }
+  StringRef needs() const override {
+    return "any stage before step, one rank, a function @train";
+  }
   Stage produces() const override { return Stage::Step; }
 
   std::string refusal(Module &module) const override {

@@ -2,33 +2,53 @@
 
 #include "hp/Passes/PassManager.h"
 #include "hp/IR/Verifier.h"
+#include "hp/Support/Debug.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <chrono>
 
 using namespace hp;
 using llvm::StringRef;
 
+/// Runs `body` and adds the seconds it takes to `seconds`.
+static bool timed(double &seconds, llvm::function_ref<bool()> body) {
+  auto start = std::chrono::steady_clock::now();
+  bool ok = body();
+  seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  return ok;
+}
+
 bool PassManager::run(Module &module, DiagnosticEngine &diag) {
   for (const auto &pass : passes) {
     if (std::string why = pass->refusal(module); !why.empty()) {
       return diag.error(module.loc) << "pass '" << pass->name() << "': " << why;
     }
-    if (observer) {
+    HP_DEBUG("pass-manager", debugStream() << "pass-manager: running '"
+                                           << pass->spelling()
+                                           << "' on a module at stage '"
+                                           << name(module.stage) << "'\n");
+    for (PassObserver *observer : observers) {
       observer->before(*pass, module);
     }
-    auto start = std::chrono::steady_clock::now();
-    bool ok = pass->run(module, diag);
-    std::chrono::duration<double> elapsed =
-        std::chrono::steady_clock::now() - start;
+    PassOutcome outcome;
+    bool ok =
+        timed(outcome.passSeconds, [&] { return pass->run(module, diag); });
     if (ok && verifies) {
-      ok = verify(module, diag);
+      ok = timed(outcome.verifySeconds, [&] { return verify(module, diag); });
       if (!ok) {
         diag.error(module.loc)
             << "the module does not verify after pass '" << pass->name() << "'";
       }
     }
-    if (observer) {
-      observer->after(*pass, module, !ok, elapsed.count());
+    HP_DEBUG("pass-manager",
+             debugStream() << "pass-manager: '" << pass->name()
+                           << (ok ? "' made stage '" : "' failed at stage '")
+                           << name(module.stage) << "'\n");
+    outcome.failed = !ok;
+    for (PassObserver *observer : observers) {
+      ok &= observer->after(*pass, module, outcome);
     }
     if (!ok) {
       return false;
@@ -43,6 +63,20 @@ std::string PassManager::spelling() const {
     parts.push_back(pass->spelling());
   }
   return llvm::join(parts, ",");
+}
+
+bool hp::reportUnknownPass(StringRef name, InFlightDiagnostic report) {
+  report << "unknown pass '" << name << "'";
+  llvm::SmallVector<StringRef> names;
+  for (const PassInfo &info : allPasses()) {
+    names.push_back(info.name);
+  }
+  if (StringRef near = didYouMean(name, names); !near.empty()) {
+    report.note({}, "did you mean '" + near + "'?");
+  } else {
+    report.note({}, "passes are " + llvm::join(names, ", "));
+  }
+  return false;
 }
 
 //===----------------------------------------------------------------------===//
@@ -104,18 +138,7 @@ private:
     std::unique_ptr<Pass> pass = makePass(name);
     if (!pass) {
       pos = start;
-      InFlightDiagnostic report = error();
-      report << "unknown pass '" << name << "'";
-      llvm::SmallVector<StringRef> names;
-      for (const PassInfo &info : allPasses()) {
-        names.push_back(info.name);
-      }
-      if (StringRef near = didYouMean(name, names); !near.empty()) {
-        report.note({}, "did you mean '" + near + "'?");
-      } else {
-        report.note({}, "passes are " + llvm::join(names, ", "));
-      }
-      return false;
+      return reportUnknownPass(name, error());
     }
     if (consume('{')) {
       while (!consume('}')) {

@@ -36,6 +36,9 @@ std::vector<ParamInstance> allParameters(Module &module);
 /// In registration order.
 std::vector<ParamInstance> registrationOrder(Module &module);
 
+/// Elements of all parameters, tied ones once.
+uint64_t parameterCount(Module &module);
+
 /// Which parameters AdamW decays, by `no_decay` of a module's `optimizer` line:
 /// a list of patterns of full names, in which `*` stands for any text and `?`
 /// for one character.

@@ -40,6 +40,8 @@ public:
   virtual llvm::StringRef summary() const = 0;
   virtual llvm::ArrayRef<PassOption> options() const { return {}; }
 
+  /// What a module must be for this pass, for --list-passes.
+  virtual llvm::StringRef needs() const = 0;
   /// The stage the pass makes.
   virtual Stage produces() const = 0;
   /// Why `module` cannot be given to this pass: one sentence, or empty.

@@ -13,14 +13,23 @@
 
 namespace hp {
 
-/// Told what the manager does. `after` sees the module whether or not the pass
-/// failed.
+/// How a pass went.
+struct PassOutcome {
+  bool failed = false; ///< the pass, or the verifier after it
+  double passSeconds = 0, verifySeconds = 0;
+};
+
+/// Told what the manager does.
 class PassObserver {
 public:
   virtual ~PassObserver() = default;
   virtual void before(const Pass &pass, Module &module) {}
-  virtual void after(const Pass &pass, Module &module, bool failed,
-                     double seconds) {}
+  /// Sees the module whether or not the pass failed. False, after an error,
+  /// ends the pipeline.
+  virtual bool after(const Pass &pass, Module &module,
+                     const PassOutcome &outcome) {
+    return true;
+  }
 };
 
 class PassManager {
@@ -28,7 +37,8 @@ public:
   void add(std::unique_ptr<Pass> pass) { passes.push_back(std::move(pass)); }
   /// Verifies after every pass; on unless switched off.
   void verifyEach(bool on) { verifies = on; }
-  void observe(PassObserver *newObserver) { observer = newObserver; }
+  /// Observers are told in the order in which they were added.
+  void observe(PassObserver *observer) { observers.push_back(observer); }
 
   /// Runs all passes. False after the first error.
   bool run(Module &module, DiagnosticEngine &diag);
@@ -39,9 +49,13 @@ public:
 
 private:
   std::vector<std::unique_ptr<Pass>> passes;
-  PassObserver *observer = nullptr;
+  std::vector<PassObserver *> observers;
   bool verifies = true;
 };
+
+/// Completes `report` as an error about an unknown pass, with the name that may
+/// have been meant. Returns false.
+bool reportUnknownPass(llvm::StringRef name, InFlightDiagnostic report);
 
 /// pipeline ::= pass (`,` pass)*
 /// pass     ::= name (`{` option (`,` | ` `) ... `}`)?

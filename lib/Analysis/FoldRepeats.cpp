@@ -1,0 +1,322 @@
+//===- FoldRepeats.cpp - A step with repeated layers printed once ---------===//
+//
+// Works on the lines of the text. Each line of a layer's parameters or
+// instructions belongs to the layer that its names tell (`%12.qkv`,
+// `%d.12.qkv`, `@layers.12.norm.weight`); neighbouring lines of one layer are a
+// segment. Segments are compared with the number of the layer taken out of
+// their names. What enters the first layer has no number, while what enters the
+// others has that of the layer before: those names may differ, one for one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "hp/Analysis/Views.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace hp;
+using llvm::StringRef;
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// `d.12.qkv` as `d.`, 12 and `.qkv`. A name without a layer is all head.
+struct LayerName {
+  StringRef head, tail;
+  int64_t layer = -1;
+};
+} // namespace
+
+/// The layer is the first component of digits, after at most a kind (d, g, q)
+/// and a stack, and before a component that begins with no digit.
+static LayerName splitName(StringRef name) {
+  constexpr unsigned maxBefore = 2;
+  StringRef rest = name;
+  for (unsigned i = 0; i <= maxBefore; ++i) {
+    auto [part, after] = rest.split('.');
+    LayerName found;
+    if (!part.empty() && part.size() <= 9 &&
+        llvm::all_of(part, llvm::isDigit) && !after.empty() &&
+        !llvm::isDigit(after[0])) {
+      part.getAsInteger(10, found.layer);
+      found.head = StringRef(name.begin(), part.begin() - name.begin());
+      found.tail = StringRef(part.end(), name.end() - part.end());
+      return found;
+    }
+    rest = after;
+  }
+  return {name, {}, -1};
+}
+
+/// The names of a line, without sigils, in order.
+static llvm::SmallVector<StringRef, 8> namesOf(StringRef line) {
+  llvm::SmallVector<StringRef, 8> names;
+  for (size_t at = line.find_first_of("%@"); at != StringRef::npos;
+       at = line.find_first_of("%@", at + 1)) {
+    StringRef name = line.drop_front(at + 1).take_while(
+        [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+    // An axis of a type is none: `S@cp`.
+    bool isAxis = line[at] == '@' && at > 0 &&
+                  (llvm::isAlnum(line[at - 1]) || line[at - 1] == ')');
+    if (!name.empty() && !isAxis) {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+//===----------------------------------------------------------------------===//
+// Segments
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Neighbouring lines of one layer; -1 for those of none.
+struct LayerLines {
+  int64_t layer = -1;
+  std::vector<StringRef> lines;
+  uint64_t shape = 0; ///< a hash of the lines without their names
+};
+
+/// A line and the name that tells its layer; empty if it goes with the line
+/// before.
+struct Line {
+  StringRef text, name;
+};
+
+class Folder {
+public:
+  explicit Folder(llvm::raw_ostream &os) : os(os) {}
+
+  /// Prints `lines`, folded.
+  void fold(llvm::ArrayRef<Line> lines);
+
+private:
+  void printLayers(llvm::ArrayRef<LayerLines> segments);
+  void printGroup(llvm::ArrayRef<LayerLines> segments, const StackGroup &group);
+
+  llvm::raw_ostream &os;
+};
+} // namespace
+
+/// `text` without its names.
+static std::string shapeOf(StringRef text) {
+  std::string shape;
+  const char *at = text.begin();
+  for (StringRef name : namesOf(text)) {
+    shape.append(at, name.begin());
+    at = name.end();
+  }
+  shape.append(at, text.end());
+  return shape;
+}
+
+static bool isRepeat(const LayerLines &first, const LayerLines &other) {
+  if (first.shape != other.shape || first.lines.size() != other.lines.size()) {
+    return false;
+  }
+  llvm::StringMap<StringRef> entering;
+  for (size_t i = 0; i < first.lines.size(); ++i) {
+    auto names = namesOf(first.lines[i]), others = namesOf(other.lines[i]);
+    if (names.size() != others.size()) {
+      return false;
+    }
+    for (auto [name, otherName] : llvm::zip(names, others)) {
+      LayerName a = splitName(name), b = splitName(otherName);
+      bool same =
+          a.head == b.head && a.tail == b.tail &&
+          (a.layer < 0) == (b.layer < 0) &&
+          (a.layer < 0 || a.layer - first.layer == b.layer - other.layer);
+      if (same) {
+        continue;
+      }
+      auto enters = [](const LayerName &name, const LayerLines &segment) {
+        return name.layer < 0 || name.layer == segment.layer - 1;
+      };
+      if (!enters(a, first) || !enters(b, other)) {
+        return false;
+      }
+      StringRef &partner = entering[name];
+      if (partner.empty()) {
+        partner = otherName;
+      }
+      if (partner != otherName) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void Folder::fold(llvm::ArrayRef<Line> lines) {
+  std::vector<LayerLines> segments;
+  for (const Line &line : lines) {
+    int64_t layer = line.name.empty() ? -1 : splitName(line.name).layer;
+    if (segments.empty() ||
+        (!line.name.empty() && layer != segments.back().layer)) {
+      segments.emplace_back().layer = layer;
+    }
+    LayerLines &segment = segments.back();
+    segment.lines.push_back(line.text);
+    segment.shape = segment.shape * 31 + llvm::xxh3_64bits(shapeOf(line.text));
+  }
+  llvm::ArrayRef<LayerLines> rest = segments;
+  while (!rest.empty()) {
+    if (rest[0].layer < 0) {
+      for (StringRef line : rest[0].lines) {
+        os << line << '\n';
+      }
+      rest = rest.drop_front();
+      continue;
+    }
+    // Layers that count up, or down as in the backward half.
+    size_t count = 1;
+    while (count < rest.size() && rest[count].layer >= 0 &&
+           std::abs(rest[count].layer - rest[count - 1].layer) == 1 &&
+           rest[count].layer - rest[count - 1].layer ==
+               rest[1].layer - rest[0].layer) {
+      ++count;
+    }
+    auto layers = rest.take_front(count);
+    printLayers(layers);
+    rest = rest.drop_front(layers.size());
+  }
+}
+
+/// Segments of layers only: gives each the number of the first it repeats, and
+/// folds the list of numbers as a stack does.
+void Folder::printLayers(llvm::ArrayRef<LayerLines> segments) {
+  // Finding periods takes the square of the number of layers.
+  constexpr size_t maxFolded = 4096;
+  std::vector<const LayerLines *> kinds;
+  std::vector<std::string> names;
+  llvm::StringMap<char> interned;
+  std::vector<StringRef> list;
+  for (const LayerLines &segment : segments.take_front(maxFolded)) {
+    auto it = llvm::find_if(kinds, [&](const LayerLines *kind) {
+      return isRepeat(*kind, segment);
+    });
+    std::string name = std::to_string(it - kinds.begin());
+    if (it == kinds.end()) {
+      kinds.push_back(&segment);
+    }
+    list.push_back(interned.try_emplace(name).first->getKey());
+  }
+  for (const StackGroup &group : Stack::fold(list)) {
+    size_t period = 0;
+    for (const StackRun &run : group.runs) {
+      period += run.count;
+    }
+    printGroup(segments.take_front(period * group.count), group);
+    segments = segments.drop_front(period * group.count);
+  }
+  for (const LayerLines &segment : segments) {
+    os << "    // layer " << segment.layer << '\n';
+    for (StringRef line : segment.lines) {
+      os << line << '\n';
+    }
+  }
+}
+
+/// `layer 3` or `layers 0-2: x3`.
+static void printRange(llvm::ArrayRef<LayerLines> segments,
+                       llvm::raw_ostream &os) {
+  if (segments.size() == 1) {
+    os << "layer " << segments[0].layer;
+    return;
+  }
+  os << "layers " << segments.front().layer << '-' << segments.back().layer
+     << ": x" << segments.size();
+}
+
+void Folder::printGroup(llvm::ArrayRef<LayerLines> segments,
+                        const StackGroup &group) {
+  StringRef indent =
+      segments[0].lines[0].take_while([](char c) { return c == ' '; });
+  size_t period = segments.size() / group.count;
+  if (group.count > 1) {
+    os << indent << "// layers " << segments.front().layer << '-'
+       << segments.back().layer << ": x" << group.count << " of the " << period
+       << " layers that follow\n";
+  }
+  segments = segments.take_front(period);
+  for (const StackRun &run : group.runs) {
+    os << indent << "// ";
+    printRange(segments.take_front(run.count), os);
+    os << '\n';
+    for (StringRef line : segments[0].lines) {
+      os << line << '\n';
+    }
+    segments = segments.drop_front(run.count);
+  }
+  if (group.count > 1) {
+    os << indent << "// end of x" << group.count << '\n';
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The view
+//===----------------------------------------------------------------------===//
+
+/// The name that tells the layer of an instruction: of a backward one the
+/// gradient that comes in, of a free none.
+static StringRef tellingName(const Operation &op) {
+  if (op.is(OpKind::Free)) {
+    return {};
+  }
+  if (op.backward) {
+    unsigned first = op.numForwardOperands() + op.info().savedResults().size();
+    for (const Operand &operand : llvm::drop_begin(
+             op.operands, std::min<size_t>(first, op.operands.size()))) {
+      if (operand.value) {
+        return operand.value->name;
+      }
+    }
+  }
+  for (const Value *result : op.results) {
+    if (result) {
+      return result->name;
+    }
+  }
+  for (const Operand &operand : op.operands) {
+    if (operand.param) {
+      return operand.param->name;
+    }
+  }
+  return op.info().spelling;
+}
+
+void hp::printFolded(Module &module, llvm::raw_ostream &os,
+                     PrintOptions options) {
+  os << "// A view with repeated layers folded, not an input.\n";
+  std::string text = str(module, options);
+  Function *step = module.findFunction("step");
+  if (module.stage != Stage::Step || !step) {
+    os << text;
+    return;
+  }
+  // The text of a step has one line for each parameter and each instruction.
+  llvm::SmallVector<StringRef, 0> lines;
+  StringRef(text).trim('\n').split(lines, '\n');
+  std::vector<Line> params, body;
+  auto op = step->body->ops.begin();
+  bool inStep = false;
+  Folder folder(os);
+  for (StringRef line : lines) {
+    if (line.starts_with("  param @")) {
+      params.push_back({line, namesOf(line)[0]});
+      continue;
+    }
+    folder.fold(params);
+    params.clear();
+    if (inStep && op != step->body->ops.end()) {
+      body.push_back({line, tellingName(*op++)});
+      continue;
+    }
+    folder.fold(body);
+    body.clear();
+    os << line << '\n';
+    inStep |= line.starts_with("  func @step(");
+  }
+}
