@@ -44,7 +44,7 @@ Operand LayerPrinter::mapped(Operand operand) const {
 }
 
 /// Names are those that expand-step gives: `%31.qkv`, of one of several stacks
-/// `%layers.31.qkv`. What enters is called by what the layer before returns.
+/// `%layers.31.qkv`. What enters keeps its name in the template: `%31.x`.
 void LayerPrinter::printLayer(const Stack &stack, int64_t index,
                               BlockTemplate &block, bool several) {
   values.clear();
@@ -66,7 +66,11 @@ void LayerPrinter::printLayer(const Stack &stack, int64_t index,
   os << "// @" << name << ", of block @" << block.name << '\n';
   for (const Param *param : block.params) {
     os << "param @" << params[const_cast<Param *>(param)]->name << " : "
-       << str(param->type, module) << '\n';
+       << str(param->type, module);
+    if (!param->init.empty()) {
+      os << " {init=" << param->init << '}';
+    }
+    os << '\n';
   }
   for (const Operation &op : block.body->ops) {
     Operation copy(op.kind);

@@ -4,14 +4,16 @@
 // instructions belongs to the layer that its names tell (`%12.qkv`,
 // `%d.12.qkv`, `@layers.12.norm.weight`); neighbouring lines of one layer are a
 // segment. Segments are compared with the number of the layer taken out of
-// their names. What enters the first layer has no number, while what enters the
-// others has that of the layer before: those names may differ, one for one.
+// their names. What enters and leaves the first layer has no number, while what
+// enters the others has that of the layer before; and the gradient that enters
+// the last layer has another name (%d.3.y) than those that layers hand on
+// (%d.2.y.2). Those names may differ, one for one.
 //
 //===----------------------------------------------------------------------===//
 
 #include "hp/Analysis/Views.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace hp;
@@ -76,7 +78,8 @@ namespace {
 struct LayerLines {
   int64_t layer = -1;
   std::vector<StringRef> lines;
-  uint64_t shape = 0; ///< a hash of the lines without their names
+  uint64_t shape = 0;        ///< a hash of the lines without their names
+  llvm::StringSet<> defined; ///< names of results
 };
 
 /// A line and the name that tells its layer; empty if it goes with the line
@@ -112,11 +115,19 @@ static std::string shapeOf(StringRef text) {
   return shape;
 }
 
+/// Whether `name`, which the other segment calls otherwise, comes from outside
+/// of the layer or goes there.
+static bool crosses(const LayerName &name, StringRef text,
+                    const LayerLines &segment) {
+  return name.layer < 0 || name.layer == segment.layer - 1 ||
+         (name.layer == segment.layer && !segment.defined.contains(text));
+}
+
 static bool isRepeat(const LayerLines &first, const LayerLines &other) {
   if (first.shape != other.shape || first.lines.size() != other.lines.size()) {
     return false;
   }
-  llvm::StringMap<StringRef> entering;
+  llvm::StringMap<StringRef> partners, back;
   for (size_t i = 0; i < first.lines.size(); ++i) {
     auto names = namesOf(first.lines[i]), others = namesOf(other.lines[i]);
     if (names.size() != others.size()) {
@@ -128,20 +139,14 @@ static bool isRepeat(const LayerLines &first, const LayerLines &other) {
           a.head == b.head && a.tail == b.tail &&
           (a.layer < 0) == (b.layer < 0) &&
           (a.layer < 0 || a.layer - first.layer == b.layer - other.layer);
-      if (same) {
-        continue;
-      }
-      auto enters = [](const LayerName &name, const LayerLines &segment) {
-        return name.layer < 0 || name.layer == segment.layer - 1;
-      };
-      if (!enters(a, first) || !enters(b, other)) {
+      if (!same &&
+          (!crosses(a, name, first) || !crosses(b, otherName, other))) {
         return false;
       }
-      StringRef &partner = entering[name];
-      if (partner.empty()) {
-        partner = otherName;
-      }
-      if (partner != otherName) {
+      // One name stands for one name.
+      StringRef there = partners.try_emplace(name, otherName).first->second;
+      StringRef here = back.try_emplace(otherName, name).first->second;
+      if (there != otherName || here != name) {
         return false;
       }
     }
@@ -160,6 +165,12 @@ void Folder::fold(llvm::ArrayRef<Line> lines) {
     LayerLines &segment = segments.back();
     segment.lines.push_back(line.text);
     segment.shape = segment.shape * 31 + llvm::xxh3_64bits(shapeOf(line.text));
+    auto [results, operation] = line.text.split(" = ");
+    if (!operation.empty()) {
+      for (StringRef name : namesOf(results)) {
+        segment.defined.insert(name);
+      }
+    }
   }
   llvm::ArrayRef<LayerLines> rest = segments;
   while (!rest.empty()) {

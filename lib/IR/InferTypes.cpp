@@ -8,6 +8,8 @@
 #include "hp/IR/InferTypes.h"
 #include "TypeRules.h"
 #include "hp/IR/Text.h"
+#include "hp/Support/Debug.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -104,7 +106,8 @@ llvm::Expected<TypeList> hp::inferForward(Module &module, OpKind kind,
   return query.refuse("has no rule");
 }
 
-llvm::Expected<TypeList> hp::inferWithTypes(Module &module, const Operation &op,
+/// Forward or backward.
+static llvm::Expected<TypeList> inferEither(Module &module, const Operation &op,
                                             llvm::ArrayRef<Type> operands,
                                             llvm::ArrayRef<Type> acc) {
   if (op.backward) {
@@ -115,6 +118,35 @@ llvm::Expected<TypeList> hp::inferWithTypes(Module &module, const Operation &op,
                                     "backward operation does");
   }
   return inferForward(module, op.kind, operands, op);
+}
+
+/// `infer-types: linear f32[B, S, 64], f32[96, 64] -> f32[B, S, 96]`
+static void traceInference(Module &module, const Operation &op,
+                           llvm::ArrayRef<Type> operands,
+                           llvm::Expected<TypeList> &results) {
+  auto print = [&](llvm::ArrayRef<Type> types) {
+    llvm::ListSeparator comma;
+    for (Type type : types) {
+      debugStream() << comma << (type ? str(type, module) : "_");
+    }
+  };
+  debugStream() << "infer-types: " << op.spelling() << ' ';
+  print(operands);
+  debugStream() << " -> ";
+  if (results) {
+    print(*results);
+  } else {
+    debugStream() << "refused";
+  }
+  debugStream() << '\n';
+}
+
+llvm::Expected<TypeList> hp::inferWithTypes(Module &module, const Operation &op,
+                                            llvm::ArrayRef<Type> operands,
+                                            llvm::ArrayRef<Type> acc) {
+  llvm::Expected<TypeList> results = inferEither(module, op, operands, acc);
+  HP_DEBUG("infer-types", traceInference(module, op, operands, results));
+  return results;
 }
 
 llvm::Expected<TypeList> hp::inferTypes(Module &module, const Operation &op) {

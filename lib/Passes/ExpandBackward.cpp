@@ -7,6 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "StepBuilder.h"
+#include "hp/IR/Text.h"
+#include "hp/Support/Debug.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace hp;
@@ -134,6 +136,11 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
   if (!anyAcc) {
     adjoint->acc.clear();
   }
+  HP_DEBUG("expand-step", {
+    debugStream() << "expand-step: ";
+    print(*adjoint, debugStream());
+    debugStream() << '\n';
+  });
   for (auto [operand, gradient] : toAdd) {
     Operation *add = append(OpKind::Add, forward.loc);
     Value *&running = runningGradient(*operand);

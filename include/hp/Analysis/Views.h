@@ -16,7 +16,7 @@ namespace hp {
 /// these numbers as they run, with the full names of their parameters:
 ///
 ///   // @layers.31, of block @full
-///     %31.n = rms_norm %30.y, @layers.31.input_layernorm.weight {...} : ...
+///     %31.n = rms_norm %31.x, @layers.31.input_layernorm.weight {...} : ...
 ///
 /// False, after an error, for a number that no stack has and for a step, in
 /// which every layer stands written out.
