@@ -99,12 +99,20 @@ std::string Options::label(StringRef name) const {
 
 Location Options::loc(StringRef name) const { return entry(name).loc; }
 
-InFlightDiagnostic Options::error(StringRef name) const {
-  InFlightDiagnostic error = diag->error(loc(name));
-  if (loc(name) != module->loc) {
-    error.note(module->loc, "in module '" + module->name + "' of kind " +
-                                module->info->kind);
+InFlightDiagnostic Options::error(llvm::ArrayRef<StringRef> names) const {
+  auto isOutside = [&](StringRef name) {
+    return loc(name).fileName() != module->loc.fileName();
+  };
+  auto it = llvm::find_if(names, isOutside);
+  StringRef culprit = it == names.end() ? names.front() : *it;
+  InFlightDiagnostic error = diag->error(loc(culprit));
+  for (StringRef name : names) {
+    if (name != culprit && loc(name) != module->loc) {
+      error.note(loc(name), label(name) + " is here");
+    }
   }
+  error.note(module->loc,
+             "in module '" + module->name + "' of kind " + module->info->kind);
   return error;
 }
 

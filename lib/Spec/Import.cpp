@@ -107,10 +107,9 @@ bool Importer::configureStack(const ModuleSpec &stackSpec, TopLevel &top) {
   if (types.empty() && stackSpec.children.size() == 1) {
     layers.assign(size_t(length), &stackSpec.children[0]);
   } else if (int64_t(types.size()) != length) {
-    auto error = options->error("types");
+    auto error = options->error({"types", "length"});
     error << options->label("types") << " has " << types.size()
           << " entries, but " << options->label("length") << " is " << length;
-    error.note(options->loc("length"), options->label("length") + " is here");
     return error;
   }
   std::vector<StringRef> names;

@@ -153,10 +153,11 @@ void SpecReader::readConfig(const Node &node) {
       continue;
     }
     auto kind = kindOfDefault(entry.value, entry.key, diag);
-    if (!kind || !readValue(entry.value, *kind, entry.key, diag)) {
+    if (!kind) {
       failed = true;
       continue;
     }
+    failed |= !readValue(entry.value, *kind, entry.key, diag);
     spec.config.push_back({entry.key, *kind, entry.value, entry.value.loc});
   }
 }

@@ -173,8 +173,9 @@ void SpecReader::readResiduals(const Node &node, ModuleSpec &module) {
     module.residuals.push_back(
         {unsigned(normIndex), unsigned(bodyIndex), item.loc});
   }
-  for (size_t i = 0; !failed && i < names.size(); ++i) {
-    if (uses[i] != 1) {
+  bool allRead = module.residuals.size() == node.items.size();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (allRead && uses[i] != 1) {
       fail(diag.error(module.children[i].loc)
            << "module '" << names[i] << "' must stand in 'residuals' once, not "
            << uses[i] << " times");

@@ -99,8 +99,10 @@ public:
   /// What the user calls an option: `'num_attention_heads'` if a field gives
   /// it, else `'heads'`.
   std::string label(llvm::StringRef name) const;
-  /// An error at the value of an option; a note names the module.
-  InFlightDiagnostic error(llvm::StringRef name) const;
+  /// An error about the values of options that do not go together. It stands at
+  /// the first one that the spec itself does not give, so at what the user set,
+  /// or else at the first; notes point to the others and to the module.
+  InFlightDiagnostic error(llvm::ArrayRef<llvm::StringRef> names) const;
   /// Where the value of an option was given.
   Location loc(llvm::StringRef name) const;
 

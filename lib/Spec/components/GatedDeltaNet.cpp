@@ -19,7 +19,7 @@ public:
     eps = options.real("eps");
     chunk = options.integer("chunk");
     if (valueHeads % keyHeads != 0) {
-      return options.error("value_heads")
+      return options.error({"value_heads", "key_heads"})
              << options.label("value_heads") << " is " << valueHeads
              << ", which is no multiple of " << options.label("key_heads")
              << " (" << keyHeads

@@ -49,7 +49,7 @@ bool GroupedQueryAttention::configure(const Options &options) {
   unitOffset = options.flag("unit_offset");
   bool ok = true;
   if (heads % kvHeads != 0) {
-    ok = options.error("heads")
+    ok = options.error({"heads", "kv_heads"})
          << options.label("heads") << " is " << heads
          << ", which is no multiple of " << options.label("kv_heads") << " ("
          << kvHeads << "): each kv head serves the same number of heads";
@@ -66,7 +66,7 @@ bool GroupedQueryAttention::configureRotary(const Options &options) {
   rotary = std::llround(exact);
   bool isWhole = std::abs(exact - double(rotary)) <= 1e-9 * exact;
   if (!isWhole || rotary % 2 != 0 || rotary == 0) {
-    auto error = options.error("partial_rotary_factor");
+    auto error = options.error({"partial_rotary_factor", "head_dim"});
     error << options.label("head_dim") << " * "
           << options.label("partial_rotary_factor") << " = " << headDim << " * "
           << formatFloat(factor) << " = " << formatFloat(exact)
@@ -82,13 +82,13 @@ bool GroupedQueryAttention::configureRotary(const Options &options) {
     sum += std::min(section, maxOptionInteger);
   }
   if (sections.size() != 3) {
-    return options.error("mrope_section")
+    return options.error({"mrope_section"})
            << options.label("mrope_section")
            << " must have 3 entries, for time, height and width, not "
            << sections.size();
   }
   if (sum * 2 != rotary) {
-    return options.error("mrope_section")
+    return options.error({"mrope_section", "head_dim", "partial_rotary_factor"})
            << options.label("mrope_section") << " adds up to " << sum
            << ", but must add up to " << rotary / 2 << ", half of the "
            << rotary << " channels that rotate (" << options.label("head_dim")

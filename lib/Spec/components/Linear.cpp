@@ -13,12 +13,12 @@ public:
     in = options.integer("in");
     out = options.integer("out");
     hasBias = options.flag("bias");
-    label = options.word("label").str();
+    label = options.word("label") == "V" ? "V" : "";
     return true;
   }
 
   void declare(ParamMaker &params) override {
-    Dim rows(label == "none" ? "" : label, {out});
+    Dim rows(label, {out});
     weight = params.make("weight", {rows, Dim("", {in})}, "linear");
     if (hasBias) {
       bias = params.make("bias", {rows}, "bias");
@@ -37,7 +37,7 @@ public:
 private:
   int64_t in = 0, out = 0;
   bool hasBias = false;
-  std::string label;
+  StringRef label;
   Param *weight = nullptr, *bias = nullptr;
 };
 
