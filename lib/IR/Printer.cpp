@@ -479,3 +479,10 @@ std::string hp::str(const Operand &operand) {
   printOperand(operand, os);
   return text;
 }
+
+std::string hp::str(const Attribute &attribute, const Module &module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  printValue(attribute, module.mesh, os);
+  return text;
+}

@@ -169,7 +169,7 @@ static bool loadMoments(StringRef file, ParameterStore &store,
                   at::Tensor &out) {
     const SafetensorsEntry *entry = moments->find(name);
     if (!entry || entry->dtype != fileDType(like.scalar_type()) ||
-        entry->shape !=
+        llvm::ArrayRef<int64_t>(entry->shape) !=
             llvm::ArrayRef<int64_t>(like.sizes().data(), like.dim())) {
       return bool(diag.error(loc)
                   << "tensor '" << name << "' is missing or has another shape "

@@ -3,6 +3,7 @@
 #include "hp/Runtime/ParameterStore.h"
 #include "llvm/Support/xxhash.h"
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <cmath>
@@ -154,7 +155,7 @@ static void initPhilox(ParameterStore &store, uint64_t seed, double range) {
 
 void hp::initialize(ParameterStore &store, InitKind kind, uint64_t seed,
                     double range) {
-  at::NoGradGuard noGrad;
+  c10::NoGradGuard noGrad;
   switch (kind) {
   case InitKind::Philox:
     return initPhilox(store, seed, range);

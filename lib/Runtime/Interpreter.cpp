@@ -5,6 +5,7 @@
 #include "hp/IR/Text.h"
 #include "hp/Runtime/AllocationMeter.h"
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <chrono>
 
 using namespace hp;
@@ -101,7 +102,7 @@ void Interpreter::compute(const Instruction &instruction,
     results = {sumScalars(operands)};
     return;
   case OpKind::GradNorm:
-    results = {gradNorm(operands)};
+    results = {hp::gradNorm(operands)};
     return;
   case OpKind::ClipCoef:
     results = {clipCoefficient(operands[0], op.attrs.getFloat("max_norm", 0))};
@@ -162,7 +163,7 @@ bool Interpreter::execute(const Instruction &instruction,
 }
 
 bool Interpreter::run(size_t first, size_t last, DiagnosticEngine &diag) {
-  at::NoGradGuard noGrad;
+  c10::NoGradGuard noGrad;
   for (size_t i = first; i < last; ++i) {
     if (!execute(program[i], diag)) {
       releaseAll();

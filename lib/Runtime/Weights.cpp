@@ -4,6 +4,7 @@
 #include "hp/Runtime/AtomicFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <cstring>
 
 using namespace hp;
@@ -134,7 +135,7 @@ std::optional<WeightFormat> hp::loadWeights(ParameterStore &store,
   if (!ok) {
     return std::nullopt;
   }
-  at::NoGradGuard noGrad;
+  c10::NoGradGuard noGrad;
   for (const KeyMatch::Entry &entry : match.found) {
     store.find(entry.param)
         ->value.copy_(readTensor(*checkpoint->find(entry.key)));

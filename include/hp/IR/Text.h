@@ -34,6 +34,8 @@ std::string str(Module &module, PrintOptions options = {});
 std::string str(Type type, const Module &module);
 /// `%x`, `@p`, `%L0@p`, `type(%x)`, `_`.
 std::string str(const Operand &operand);
+/// An attribute's value.
+std::string str(const Attribute &attribute, const Module &module);
 
 } // namespace hp
 
