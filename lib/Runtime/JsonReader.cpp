@@ -294,25 +294,3 @@ bool JsonReader::expectEnd() {
   peek();
   return position == text.size() || fail("more text after the end");
 }
-
-std::string hp::quoteForMessage(StringRef name) {
-  constexpr size_t limit = 120;
-  bool isText = llvm::json::isUTF8(name);
-  size_t cut = std::min(limit, name.size());
-  // Not in the middle of a character.
-  while (isText && cut < name.size() && (unsigned char)name[cut] >> 6 == 2) {
-    --cut;
-  }
-  std::string result = "'";
-  for (char c : name.take_front(cut)) {
-    unsigned char byte = c;
-    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !isText)) {
-      result += "\\x";
-      result += llvm::hexdigit(byte >> 4);
-      result += llvm::hexdigit(byte & 15);
-    } else {
-      result += c;
-    }
-  }
-  return result + (cut < name.size() ? "...'" : "'");
-}

@@ -23,6 +23,7 @@
 #ifndef HP_RUNTIME_JSONREADER_H
 #define HP_RUNTIME_JSONREADER_H
 
+#include "hp/Support/Quoting.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/Twine.h"
@@ -99,10 +100,6 @@ private:
   std::string error;
   size_t errorOffset = 0;
 };
-
-/// `name` in quotes for a message: control characters and bytes that are not
-/// UTF-8 as \xNN, long names cut.
-std::string quoteForMessage(llvm::StringRef name);
 
 } // namespace hp
 
