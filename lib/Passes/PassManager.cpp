@@ -37,6 +37,9 @@ bool PassManager::run(Module &module, DiagnosticEngine &diag) {
         timed(outcome.passSeconds, [&] { return pass->run(module, diag); });
     if (ok && verifies) {
       ok = timed(outcome.verifySeconds, [&] { return verify(module, diag); });
+      HP_DEBUG("pass-manager",
+               debugStream() << "pass-manager: the module "
+                             << (ok ? "verifies\n" : "does not verify\n"));
       if (!ok) {
         diag.error(module.loc)
             << "the module does not verify after pass '" << pass->name() << "'";
@@ -135,6 +138,9 @@ private:
     skipSpace();
     size_t start = pos;
     StringRef name = word(",{} ");
+    if (name.empty()) {
+      return error() << "expected the name of a pass";
+    }
     std::unique_ptr<Pass> pass = makePass(name);
     if (!pass) {
       pos = start;

@@ -1,7 +1,7 @@
 //===- Debug.cpp - Messages of --debug-only -------------------------------===//
 
 #include "hp/Support/Debug.h"
-#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -40,6 +40,8 @@ bool hp::enableDebugTypes(StringRef names, DiagnosticEngine &diag) {
     report << "unknown debug type '" << part << "'";
     if (StringRef near = didYouMean(part, known); !near.empty()) {
       report.note({}, "did you mean '" + near + "'?");
+    } else {
+      report.note({}, "types are " + llvm::join(known, ", "));
     }
     return report;
   }

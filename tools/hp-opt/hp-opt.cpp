@@ -10,8 +10,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Process.h"
-#include <unistd.h>
 
 using namespace hp;
 using llvm::StringRef;
@@ -246,22 +246,37 @@ static bool readOptions(llvm::ArrayRef<std::string> passFlags,
 // Program
 //===----------------------------------------------------------------------===//
 
-/// Writes `text` to the output, which appears whole or not at all.
+/// Writes `text` to what is no file: standard output, a device, a pipe.
+static std::error_code writeStream(StringRef text) {
+  std::error_code error;
+  llvm::raw_fd_ostream os(outputName, error);
+  if (error) {
+    return error;
+  }
+  os << text;
+  os.flush();
+  error = os.error();
+  os.clear_error();
+  return error;
+}
+
+/// Writes `text` to the output. A file appears whole or not at all.
 static bool writeOutput(StringRef text, DiagnosticEngine &diag) {
-  llvm::Error error =
-      llvm::writeToOutput(outputName, [&](llvm::raw_ostream &os) {
-        os << text;
-        return llvm::Error::success();
-      });
-  if (!error) {
-    llvm::outs().flush();
-    if (llvm::outs().has_error()) {
-      error = llvm::errorCodeToError(llvm::outs().error());
-      llvm::outs().clear_error();
-    }
+  namespace fs = llvm::sys::fs;
+  bool isStream = outputName == "-" ||
+                  (fs::exists(outputName) && !fs::is_regular_file(outputName));
+  std::error_code error;
+  if (isStream) {
+    error = writeStream(text);
+  } else {
+    error = llvm::errorToErrorCode(
+        llvm::writeToOutput(outputName, [&](llvm::raw_ostream &os) {
+          os << text;
+          return llvm::Error::success();
+        }));
   }
   return !error || diag.error() << "cannot write '" << outputName
-                                << "': " << llvm::toString(std::move(error));
+                                << "': " << error.message();
 }
 
 static bool run(llvm::ArrayRef<std::string> passFlags) {
