@@ -67,8 +67,7 @@ static cl::opt<std::string>
                cl::value_desc("file"), cl::init("forward.safetensors"),
                cl::sub(forwardCommand), cl::cat(category));
 static cl::alias outputShort("o", cl::aliasopt(outputFile),
-                             cl::desc("Alias for --out"),
-                             cl::sub(forwardCommand));
+                             cl::desc("Alias for --out"));
 static cl::opt<bool>
     gradients("gradients",
               cl::desc("Write each parameter's gradient as grad.KEY too"),
