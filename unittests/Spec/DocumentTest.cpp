@@ -248,6 +248,7 @@ TEST_F(DocumentTest, flow_printing_reads_back) {
   for (const char *text :
        {"{a: 1, b: [-1, .5, 1e-6, \"true\", true, null, \"null\", \"~\"]}",
         "[\"a, b\", \"x: y\", \"- z\", \"*glob\", \"#c\", \"\\\"\\\\\", \"\"]",
+        "{\"-\": 1, \"---\": 2, \"null\": 3, \"- a\": 4}",
         "{\"a b\": {\"<<\": [[]]}, c: \"\\n\\t\\x01 \xc3\xa4\"}", "-1", "\"-\"",
         "\"---\"", "a-b", "\"null\"", "[\"1\"]"}) {
     std::string once = flow(text);
