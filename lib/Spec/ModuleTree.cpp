@@ -286,6 +286,20 @@ void SpecReader::readModules(const Node &node) {
   if (failed) {
     return;
   }
+  // A template becomes a block of the module, and blocks are found by name.
+  llvm::StringMap<Location> templates;
+  for (const ModuleSpec &module : spec.modules) {
+    for (const ModuleSpec &layer : module.children) {
+      auto [it, isNew] = templates.try_emplace(layer.name, layer.loc);
+      if (!isNew) {
+        auto error = diag.error(layer.loc);
+        error << "another stack has a template '" << layer.name
+              << "'; names of templates must differ";
+        error.note(it->second, "it is here");
+        fail(std::move(error));
+      }
+    }
+  }
   if (spec.modules.size() < 2) {
     fail(diag.error(node.loc)
          << "'modules' must have an Embedding first and a Linear last");

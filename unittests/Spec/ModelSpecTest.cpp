@@ -260,6 +260,24 @@ TEST_F(ModelSpecTest, Layers) {
             "...}, not a list\n");
 }
 
+TEST_F(ModelSpecTest, TemplatesOfTwoStacks) {
+  StringRef layers =
+      StringRef(base).slice(base.find("  layers:"), base.find("  head:"));
+  std::string more = layers.str() + "  more:" + layers.drop_front(9).str();
+  EXPECT_EQ(refusal(layers, more),
+            "s:32:7: error: another stack has a template 'layer'; names of "
+            "templates must differ\n"
+            "s:21:7: note: it is here\n");
+  more.replace(more.rfind("      layer:"), 12, "      other:");
+  auto two = parseModelSpec(edited(layers, more), "s", log.diag);
+  ASSERT_TRUE(two) << log.text();
+  auto module = importFrom(*two, "");
+  ASSERT_NE(module, nullptr) << log.text();
+  EXPECT_TRUE(verify(*module, log.diag)) << log.text();
+  std::string ops = opLines(*module->findFunction("forward")->body);
+  EXPECT_NE(ops.find("%h_2 = stack @more(%h, %pos)"), std::string::npos) << ops;
+}
+
 TEST_F(ModelSpecTest, Ties) {
   EXPECT_EQ(
       refusal("head.weight: {to: embed.weight", "head.wait: {to: embed.weight"),
@@ -300,6 +318,46 @@ TEST_F(ModelSpecTest, Checkpoint) {
             "or none\n");
   EXPECT_EQ(refusal("    text: {\"*\": \"model.*\"}\n", "    {}\n"),
             "s:33:5: error: 'spellings' must have an entry\n");
+}
+
+/// The row of an option in docs/ModelSpec.md.
+std::string documentedRow(const OptionInfo &option) {
+  StringRef kind = describe(option.kind);
+  kind.consume_front("an ");
+  kind.consume_front("a ");
+  std::string text = "| `" + option.name + "` | ";
+  text += option.kind == FieldKind::Boolean ? "boolean"
+          : option.kind == FieldKind::Float ? "float"
+                                            : kind;
+  text += " | ";
+  text += option.otherwise ? "`" + *option.otherwise + "` | " : "| ";
+  return text + option.summary + " |";
+}
+
+TEST_F(ModelSpecTest, ThePageDescribesEveryKind) {
+  auto page = llvm::MemoryBuffer::getFile(HP_SOURCE_DIR "/docs/ModelSpec.md");
+  ASSERT_TRUE(page);
+  std::string text = (*page)->getBuffer().str();
+  size_t rows = 0;
+  for (const ComponentInfo *info : allComponents()) {
+    size_t start = text.find("### " + info->kind + "\n");
+    ASSERT_NE(start, std::string::npos) << info->kind;
+    std::string section = text.substr(start, text.find("\n##", start) - start);
+    for (const OptionInfo &option : info->options) {
+      EXPECT_NE(section.find(documentedRow(option)), std::string::npos)
+          << documentedRow(option);
+    }
+    rows += info->options.size();
+  }
+  EXPECT_EQ(StringRef(text).count("\n| `"), rows);
+  // The example is the spec of these tests but for its sharding and layout.
+  StringRef example = StringRef(text).split("```yaml\n").second;
+  auto read =
+      parseModelSpec(example.take_front(example.find("```")), "page", log.diag);
+  ASSERT_TRUE(read) << log.text();
+  auto small = parseModelSpec(base, "s", log.diag);
+  ASSERT_TRUE(small);
+  EXPECT_EQ(str(*importFrom(*read, "one")), str(*importFrom(*small, "one")));
 }
 
 TEST_F(ModelSpecTest, EveryComponentSaysWhatItIs) {

@@ -3,7 +3,7 @@
 // `kind: GroupedQueryAttention` in a model spec names a component: what options
 // it takes, what parameters it has, and which operations it writes. A component
 // knows no model; all that differs between models is an option. One file a
-// kind, in lib/Spec/components; CONTRIBUTING.md says how to add one.
+// kind, in lib/Spec/components; docs/ModelSpec.md says how to add one.
 //
 // A component goes through three steps, each once:
 //   configure   takes its options and checks them together
