@@ -54,6 +54,7 @@ static at::Tensor byChunk(const at::Tensor &x, int64_t chunk) {
 /// The first phase. `query` may be undefined.
 static Chunks prepare(at::Tensor query, at::Tensor key, at::Tensor value,
                       at::Tensor decay, at::Tensor beta, int64_t chunk) {
+  TORCH_CHECK_VALUE(chunk > 0, "'chunk' is ", chunk, "; it must be positive");
   // Key head i serves value heads i * r to i * r + r - 1.
   bool queries = query.defined();
   int64_t keyHeads = key.size(2), valueHeads = value.size(2);
