@@ -198,7 +198,9 @@ TEST_F(RunConfigTest, json_is_accepted) {
 }
 
 TEST_F(RunConfigTest, printing_reads_back) {
-  for (const char *text : {"model: {spec: m}", fullConfig}) {
+  for (const char *text :
+       {"model: {spec: m}", fullConfig,
+        "model: {spec: \"-\", flavor: \"- a\", hf_config: null}"}) {
     std::optional<RunConfig> c = parse(text);
     ASSERT_TRUE(c) << log.text();
     std::string printed = print(*c);
@@ -208,6 +210,8 @@ TEST_F(RunConfigTest, printing_reads_back) {
     EXPECT_EQ(*again->optimizer.noDecay, *c->optimizer.noDecay);
     EXPECT_EQ(*again->optimizer.lr, *c->optimizer.lr);
     EXPECT_EQ(*again->data.path, *c->data.path);
+    EXPECT_EQ(*again->model.spec, *c->model.spec);
+    EXPECT_EQ(*again->model.flavor, *c->model.flavor);
   }
 }
 
