@@ -1,8 +1,7 @@
 //===- Parser.cpp - Reading a module --------------------------------------===//
 //
 // Tokens, the module, blocks and functions. Members of one line are in
-// ParserMembers.cpp, operations in
-// ParserOps.cpp.
+// ParserMembers.cpp, operations in ParserOps.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -36,14 +35,6 @@ std::unique_ptr<Module> Parser::parse() {
 // Tokens and errors
 //===----------------------------------------------------------------------===//
 
-bool Parser::consumeIf(TokenKind kind) {
-  if (!token.is(kind)) {
-    return false;
-  }
-  advance();
-  return true;
-}
-
 bool Parser::consumeWord(StringRef word) {
   if (!token.isWord(word)) {
     return false;
@@ -61,21 +52,18 @@ bool Parser::expected(const llvm::Twine &what) {
   if (token.is(TokenKind::Error)) {
     return false;
   }
-  bool lineEnded = token.startsLine && previousEnd.line;
+  bool lineEnded =
+      token.startsLine && token.line != statementLine && previousEnd.line;
   return error(lineEnded ? previousEnd : here()) << "expected " << what.str();
 }
 
-bool Parser::expect(TokenKind kind, const llvm::Twine &what) {
-  return consumeIf(kind) || expected(what);
-}
-
 bool Parser::unknown(Location loc, StringRef kind, StringRef name,
-                     llvm::ArrayRef<StringRef> candidates) {
+                     llvm::ArrayRef<StringRef> candidates, StringRef sigil) {
   InFlightDiagnostic report = error(loc);
-  report << "unknown " << kind << " '" << name << "'";
+  report << "unknown " << kind << " '" << sigil << name << "'";
   StringRef near = didYouMean(name, candidates);
   if (!near.empty()) {
-    report.note({}, "did you mean '" + near + "'?");
+    report.note({}, "did you mean '" + sigil + near + "'?");
   }
   return false;
 }
@@ -176,7 +164,7 @@ bool Parser::parseModuleBody() {
   StringRef last;
   while (!token.is(TokenKind::RBrace) && !token.is(TokenKind::End) &&
          !tooManyErrors()) {
-    unsigned line = token.line;
+    unsigned line = statementLine = token.line;
     if (!token.is(TokenKind::Word)) {
       expected("a member of the model: config, mesh, dim, param, stack, block, "
                "func, ...");
@@ -213,6 +201,9 @@ bool Parser::parseModuleBody() {
         skipBody();
       } else {
         recover(line);
+      }
+      if (token.is(TokenKind::End)) {
+        return false;
       }
     }
   }
@@ -354,7 +345,7 @@ bool Parser::parseArguments(Scope &scope) {
 bool Parser::parseBody(Scope &scope, BlockTemplate *owner, ParamTable *params) {
   while (!token.is(TokenKind::RBrace) && !token.is(TokenKind::End) &&
          !tooManyErrors()) {
-    unsigned line = token.line;
+    unsigned line = statementLine = token.line;
     Location loc = here();
     bool ok = false;
     if (token.isWord("param")) {
@@ -400,7 +391,7 @@ bool Parser::resolvePending() {
       names.push_back(entry.getKey());
     }
     llvm::sort(names);
-    return unknown(use.loc, kind, use.name, names);
+    return unknown(use.loc, kind, use.name, names, "@");
   };
   bool ok = true;
   for (const Pending &use : pending) {

@@ -10,6 +10,7 @@
 //   ParserTypes.cpp       types, axes, extents
 //   ParserAttributes.cpp  attributes, locations
 //   ParserOps.cpp         operations
+//   ParserNames.cpp       what the names of a body stand for
 //
 // Functions that read something return false (or nothing) after they have
 // reported why. Within a body the parser then goes on with the next line.
@@ -46,7 +47,9 @@ private:
   struct Scope {
     Block *block = nullptr;
     const ParamTable *templateParams = nullptr; ///< null in a function
-    llvm::StringMap<Entry> values;
+    llvm::StringMap<Entry, llvm::BumpPtrAllocator> values;
+    /// Names of the parameters in sight, made when a bundle first asks.
+    llvm::SmallVector<llvm::StringRef> sortedParams;
   };
 
   /// A symbol used before what it names may have been read.
@@ -63,17 +66,26 @@ private:
     token = lexer.next();
   }
   Location here() const { return lexer.location(token); }
-  bool consumeIf(TokenKind kind);
+  bool consumeIf(TokenKind kind) {
+    if (!token.is(kind)) {
+      return false;
+    }
+    advance();
+    return true;
+  }
   bool consumeWord(llvm::StringRef word);
   /// Reads a token of `kind`; `what` says in an error what was expected.
-  bool expect(TokenKind kind, const llvm::Twine &what);
+  bool expect(TokenKind kind, const char *what) {
+    return consumeIf(kind) || expected(what);
+  }
   InFlightDiagnostic error(Location loc);
   /// "expected <what>" at the current token, or at the end of the line before
   /// it; nothing where the lexer has complained already. Returns false.
   bool expected(const llvm::Twine &what);
-  /// "unknown <kind> 'name'", with a suggestion.
+  /// "unknown <kind> '<sigil><name>'", with a suggestion.
   bool unknown(Location loc, llvm::StringRef kind, llvm::StringRef name,
-               llvm::ArrayRef<llvm::StringRef> candidates);
+               llvm::ArrayRef<llvm::StringRef> candidates,
+               llvm::StringRef sigil = "");
   /// "redefinition of <what>", with a note at `previous`.
   bool redefinition(Location loc, const llvm::Twine &what, Location previous);
   /// Whether to stop reading.
@@ -159,6 +171,8 @@ private:
   bool parseResultTypes(Operation &op, const ResultNames &names,
                         llvm::SmallVectorImpl<Type> &types);
   bool checkCounts(const Operation &op, size_t numResults);
+
+  //--- Names (ParserNames.cpp) ------------------------------------------------
   bool define(Scope &scope, Value *value);
   /// Enters the results of a line with an error, so that their uses pass.
   void defineBroken(Scope &scope, const ResultNames &names);
@@ -180,7 +194,8 @@ private:
   const char *file; ///< interned
   Lexer lexer;
   Token token;
-  Location previousEnd; ///< behind the last token that was read
+  Location previousEnd;       ///< behind the last token that was read
+  unsigned statementLine = 0; ///< where the member or operation began
   unsigned errors = 0;
   std::unique_ptr<Module> module;
   ParamTable params; ///< of the module; null where the line had an error

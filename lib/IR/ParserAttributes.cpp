@@ -134,7 +134,7 @@ bool Parser::parseOperationAttributes(Operation &op) {
   if (!consumeIf(TokenKind::LBrace)) {
     return hasAxes ? expectedAxes(op) : checkRequiredAttributes(op);
   }
-  if (consumeIf(TokenKind::RBrace)) {
+  if (!hasAxes && consumeIf(TokenKind::RBrace)) {
     return checkRequiredAttributes(op);
   }
   if (hasAxes) {
@@ -181,7 +181,9 @@ bool Parser::parseAxesAttribute(Operation &op) {
     if (!parseAxesInParens(op.axes)) {
       return false;
     }
-  } else if (!token.is(TokenKind::Word)) {
+  } else if (!token.is(TokenKind::Word) ||
+             (op.info().findAttribute(token.text) &&
+              !module->mesh.lookup(token.text))) {
     return expectedAxes(op);
   } else if (!parseAxis(op.axes)) {
     return false;

@@ -1,7 +1,7 @@
 //===- ParserOps.cpp - Reading operations ---------------------------------===//
 
 #include "Parser.h"
-#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/SmallString.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -35,7 +35,8 @@ static const llvm::StringMap<Spelling> &spellings() {
 }
 
 bool Parser::parseOpName(OpKind &kind, bool &backward) {
-  if (!token.is(TokenKind::Word)) {
+  if (!token.is(TokenKind::Word) ||
+      (token.startsLine && token.line != statementLine)) {
     return expected("the name of an operation");
   }
   auto it = spellings().find(token.text);
@@ -48,6 +49,10 @@ bool Parser::parseOpName(OpKind &kind, bool &backward) {
   StringRef forward = token.text;
   if (forward.consume_back(".bwd") && findOp(forward)) {
     return error(here()) << "'" << forward << "' has no backward operation";
+  }
+  StringRef rest(token.end, lexer.textEnd() - token.end);
+  if (rest.ltrim(" \t").starts_with("=")) {
+    return expected("a result with its percent sign, such as %" + token.text);
   }
   llvm::SmallVector<StringRef> names;
   for (const OpInfo &row : allOps()) {
@@ -150,6 +155,12 @@ bool Parser::parseOpTail(Scope &scope, Operation &op,
   return defined;
 }
 
+/// `no results`, `1 result`, `2 results`.
+static std::string counted(size_t count, StringRef noun) {
+  std::string number = count == 0 ? "no" : std::to_string(count);
+  return (number + " " + noun + (count == 1 ? "" : "s")).str();
+}
+
 /// types ::= `:` type (`,` type)*, one for each result that has a name
 bool Parser::parseResultTypes(Operation &op, const ResultNames &names,
                               llvm::SmallVectorImpl<Type> &types) {
@@ -172,8 +183,9 @@ bool Parser::parseResultTypes(Operation &op, const ResultNames &names,
       return false;
     }
   } while (consumeIf(TokenKind::Comma));
-  return types.size() == wanted || error(loc) << wanted << " results but "
-                                              << types.size() << " types";
+  return types.size() == wanted || error(loc)
+                                       << counted(types.size(), "type")
+                                       << " for " << counted(wanted, "result");
 }
 
 /// Numbers of operands, results and running gradients, where the table knows
@@ -184,12 +196,10 @@ bool Parser::checkCounts(const Operation &op, size_t numResults) {
                    size_t given) {
     InFlightDiagnostic report = error(op.loc);
     report << "'" << op.spelling() << "' has ";
-    llvm::ListSeparator separator(" or ");
-    for (size_t count : counts) {
-      report << StringRef(separator) << count;
+    for (size_t count : counts.drop_back()) {
+      report << count << " or ";
     }
-    report << ' ' << what << (counts.back() == 1 ? "" : "s") << ", not "
-           << given;
+    report << counted(counts.back(), what) << ", not " << given;
     return false;
   };
   bool mayHaveResults = !row.storage.empty();
@@ -227,8 +237,9 @@ bool Parser::checkCounts(const Operation &op, size_t numResults) {
     }
   }
   if (!op.acc.empty() && op.acc.size() != numResults) {
-    return error(op.loc) << numResults << " results but " << op.acc.size()
-                         << " running gradients in acc[...]";
+    return error(op.loc) << counted(op.acc.size(), "running gradient")
+                         << " in acc[...] for "
+                         << counted(numResults, "result");
   }
   return true;
 }
@@ -252,7 +263,8 @@ bool Parser::parseOperands(Scope &scope, Operation &op) {
       return false;
     }
   } while (consumeIf(TokenKind::Comma));
-  return true;
+  bool commaMissing = startsOperand(token) && !token.startsLine;
+  return !commaMissing || expected("',' between operands");
 }
 
 /// call ::= symbol `(` operands? `)`
@@ -277,13 +289,13 @@ bool Parser::parseBundlePrefix(Scope &scope, Operation &op) {
   if (!token.is(TokenKind::Bundle)) {
     return expected("the parameters to unshard, such as @layers.0.*");
   }
-  auto inBundle = [&](const ParamTable::value_type &entry) {
-    StringRef rest = entry.getKey();
-    return rest.consume_front(token.text) && rest.starts_with(".");
-  };
-  if (llvm::none_of(params, inBundle) &&
-      !(scope.templateParams &&
-        llvm::any_of(*scope.templateParams, inBundle))) {
+  if (scope.sortedParams.empty()) {
+    scope.sortedParams = paramNames(scope, "");
+  }
+  llvm::SmallString<128> prefix(token.text);
+  prefix += '.';
+  auto it = llvm::lower_bound(scope.sortedParams, StringRef(prefix));
+  if (it == scope.sortedParams.end() || !it->starts_with(prefix)) {
     return error(here()) << "no parameter is named '@" << token.text << ".*'";
   }
   op.symbol = module->intern(token.text);
@@ -375,120 +387,4 @@ bool Parser::parseRunningGradients(Scope &scope, Operation &op) {
     }
   } while (consumeIf(TokenKind::Comma));
   return expect(TokenKind::RSquare, "',' or ']' after the running gradient");
-}
-
-//===----------------------------------------------------------------------===//
-// Names
-//===----------------------------------------------------------------------===//
-
-bool Parser::define(Scope &scope, Value *value) {
-  auto [it, isNew] = scope.values.try_emplace(value->name);
-  Entry &entry = it->second;
-  // A bundle's name is free again after its fsdp.reshard, for the next bundle.
-  bool reopened = entry.closed && value->isBundle();
-  if (!isNew && !entry.broken && !reopened) {
-    return redefinition(value->loc, "value '%" + value->name + "'",
-                        entry.value->loc);
-  }
-  entry = {value, false, false};
-  return true;
-}
-
-void Parser::defineBroken(Scope &scope, const ResultNames &names) {
-  for (const ResultName &name : names) {
-    auto [it, isNew] = scope.values.try_emplace(name.name);
-    if (isNew) {
-      it->second = {module->makeValue(name.name, Type(), name.loc), false,
-                    true};
-    }
-  }
-}
-
-Parser::Entry *Parser::findValue(Scope &scope, StringRef name, Location loc) {
-  auto it = scope.values.find(name);
-  if (it != scope.values.end()) {
-    return &it->second;
-  }
-  InFlightDiagnostic report = error(loc);
-  report << "'%" << name << "' is not defined before this line";
-  llvm::SmallVector<StringRef> names;
-  for (const auto &entry : scope.values) {
-    names.push_back(entry.getKey());
-  }
-  llvm::sort(names);
-  StringRef near = didYouMean(name, names);
-  if (!near.empty()) {
-    report.note(scope.values[near].value->loc,
-                "did you mean '%" + near + "', defined here?");
-  }
-  return nullptr;
-}
-
-bool Parser::lookup(const Scope &scope, StringRef name, Param *&param) const {
-  for (const ParamTable *table : {scope.templateParams, &params}) {
-    auto it = table ? table->find(name) : ParamTable::const_iterator();
-    if (table && it != table->end()) {
-      param = it->second;
-      return true;
-    }
-  }
-  return false;
-}
-
-llvm::SmallVector<StringRef> Parser::paramNames(const Scope &scope,
-                                                StringRef prefix) const {
-  llvm::SmallVector<StringRef> names;
-  for (const ParamTable *table : {scope.templateParams, &params}) {
-    if (!table) {
-      continue;
-    }
-    for (const auto &entry : *table) {
-      StringRef name = entry.getKey();
-      if (prefix.empty() ||
-          (name.consume_front(prefix) && name.consume_front("."))) {
-        names.push_back(name);
-      }
-    }
-  }
-  llvm::sort(names);
-  return names;
-}
-
-bool Parser::findParam(const Scope &scope, StringRef name, Location loc,
-                       Param *&param) {
-  if (lookup(scope, name, param)) {
-    return true;
-  }
-  for (const Tie &tie : module->ties) {
-    if (tie.alias == name) {
-      return error(loc).note(tie.loc, "tied here")
-             << "'@" << name << "' is tied; write '@" << tie.target << "'";
-    }
-  }
-  return unknown(loc, "parameter", name, paramNames(scope, ""));
-}
-
-/// Of the bundle with prefix `layers.0`, `q.weight` is `layers.0.q.weight`; the
-/// full name will do as well.
-bool Parser::findBundleParam(const Scope &scope, const Value &bundle,
-                             StringRef name, Location loc, Param *&param) {
-  StringRef prefix = bundle.owner->symbol;
-  llvm::SmallString<128> full(prefix);
-  full += '.';
-  bool isFull = name == prefix || name.starts_with(full);
-  full += name;
-  if (lookup(scope, full, param)) {
-    return true;
-  }
-  if (isFull && lookup(scope, name, param)) {
-    return true;
-  }
-  InFlightDiagnostic report = error(loc);
-  report.note(bundle.loc, "unsharded here");
-  report << "'@" << name << "' is not in the bundle '@" << prefix << ".*'";
-  StringRef near = didYouMean(name, paramNames(scope, prefix));
-  if (!near.empty()) {
-    report.note({}, "did you mean '@" + near + "'?");
-  }
-  return false;
 }

@@ -2,7 +2,7 @@
 
 #include "Parser.h"
 #include "hp/IR/Verifier.h"
-#include <cstring>
+#include "llvm/ADT/StringExtras.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -49,7 +49,8 @@ StringRef Parser::typeSlice() const {
 
 /// type ::= dtype `[` (dim (`,` dim)*)? `]` states? store?
 bool Parser::parseType(Type &type) {
-  if (!token.is(TokenKind::Word)) {
+  bool onNextLine = token.startsLine && !parseDType(token.text);
+  if (!token.is(TokenKind::Word) || onNextLine) {
     return expected("a type, such as f32[B, S, 256]");
   }
   StringRef slice = typeSlice();
@@ -176,12 +177,10 @@ bool Parser::parseExtent(int64_t &extent) {
 /// states ::= `{` state (`;` state)* `}`, on the line of the type
 /// state  ::= (`repl` | `partial`) `:` axis (`,` axis)*
 bool Parser::parseStates(TypeData &data) {
-  // Braces that hold something else belong to what the type stands in.
+  // Braces with `name =` in them belong to what the type stands in.
   StringRef rest(token.end, lexer.textEnd() - token.end);
-  rest = rest.take_front(64).ltrim(" \t");
-  bool opensStates =
-      rest.consume_front("repl") || rest.consume_front("partial");
-  if (!token.is(TokenKind::LBrace) || token.startsLine || !opensStates ||
+  rest = rest.take_front(64).ltrim(" \t").drop_while(llvm::isAlpha);
+  if (!token.is(TokenKind::LBrace) || token.startsLine ||
       !rest.ltrim(" \t").starts_with(":")) {
     return true;
   }

@@ -44,7 +44,6 @@
 #include "llvm/ADT/ilist.h"
 #include "llvm/ADT/ilist_node.h"
 #include "llvm/Support/Allocator.h"
-#include "llvm/Support/StringSaver.h"
 #include <deque>
 #include <memory>
 #include <vector>
@@ -195,7 +194,7 @@ struct Member {
 
 class Module {
 public:
-  Module() : strings(allocator) {}
+  Module() = default;
   Module(const Module &) = delete;
   Module &operator=(const Module &) = delete;
 
@@ -216,7 +215,11 @@ public:
   std::vector<std::unique_ptr<Function>> functions;
 
   //--- Interning and making -------------------------------------------------
-  llvm::StringRef intern(llvm::StringRef text) { return strings.save(text); }
+  llvm::StringRef intern(llvm::StringRef text) {
+    auto it = strings.find(text);
+    return it != strings.end() ? *it
+                               : *strings.insert(text.copy(allocator)).first;
+  }
   Type type(const TypeData &data);
   Value *makeValue(llvm::StringRef name, Type type, Location loc = {});
   Operation *makeOp(OpKind kind, Location loc = {});
@@ -244,7 +247,7 @@ public:
 
 private:
   llvm::BumpPtrAllocator allocator;
-  llvm::UniqueStringSaver strings;
+  llvm::DenseSet<llvm::StringRef> strings;
   struct TypeKey {
     static const TypeData *getEmptyKey();
     static const TypeData *getTombstoneKey();

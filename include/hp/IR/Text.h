@@ -1,8 +1,8 @@
 //===- Text.h - Reading and writing modules ---------------------*- C++ -*-===//
 //
 // The text form is the IR: printing and parsing are inverse, byte for byte, at
-// every stage. The grammar is in docs/IR.md and above each function of
-// Parser.cpp.
+// every stage. The grammar is in docs/IR.md and above each function of the
+// parser.
 //
 //===----------------------------------------------------------------------===//
 
