@@ -64,12 +64,16 @@ std::optional<FieldKind> hp::kindOfDefault(const Node &node, StringRef what,
 }
 
 /// `text` as IR attributes hold it: a word where the IR can spell it as one.
-static Attribute wordAttribute(StringRef text) {
+static void setWord(Attribute &attribute, StringRef text) {
   bool isWord =
       (llvm::isAlpha(text[0]) || text[0] == '_') &&
       llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_'; }) &&
       !llvm::is_contained({"true", "false", "inf", "nan"}, text);
-  return isWord ? Attribute{Word{text.str()}} : Attribute{text.str()};
+  if (isWord) {
+    attribute.value = Word{text.str()};
+  } else {
+    attribute.value = text.str();
+  }
 }
 
 static std::optional<std::string> readOneOf(const Node &node, StringRef what,
@@ -84,55 +88,54 @@ static std::optional<std::string> readOneOf(const Node &node, StringRef what,
                    : std::optional<std::string>(words[size_t(index)]);
 }
 
-template <typename T>
-static std::optional<Attribute> toAttribute(const std::optional<T> &value) {
-  if (!value) {
-    return std::nullopt;
+/// A list attribute of `values`, each entered by `set`.
+template <typename T, typename Set>
+static void setList(std::optional<Attribute> &attribute,
+                    const std::optional<std::vector<T>> &values, Set set) {
+  if (!values) {
+    return;
   }
-  return Attribute{*value};
+  Attribute::List &list =
+      attribute.emplace().value.template emplace<Attribute::List>();
+  for (const T &value : *values) {
+    set(list.emplace_back(), value);
+  }
 }
 
 std::optional<Attribute> hp::readValue(const Node &node, FieldKind kind,
                                        StringRef what, DiagnosticEngine &diag,
                                        const ValueRange &range) {
+  std::optional<Attribute> result;
   switch (kind) {
   case FieldKind::Integer:
-    return toAttribute(readInt(node, what, diag, range.integers));
+    if (auto value = readInt(node, what, diag, range.integers)) {
+      result.emplace().value = *value;
+    }
+    break;
   case FieldKind::Float:
-    return toAttribute(readFloat(node, what, diag, range.floats));
+    if (auto value = readFloat(node, what, diag, range.floats)) {
+      result.emplace().value = *value;
+    }
+    break;
   case FieldKind::Boolean:
-    return toAttribute(readBool(node, what, diag));
-  case FieldKind::Word: {
-    auto value = readOneOf(node, what, range.words, diag);
-    if (!value) {
-      return std::nullopt;
+    if (auto value = readBool(node, what, diag)) {
+      result.emplace().value = *value;
     }
-    return wordAttribute(*value);
+    break;
+  case FieldKind::Word:
+    if (auto value = readOneOf(node, what, range.words, diag)) {
+      setWord(result.emplace(), *value);
+    }
+    break;
+  case FieldKind::IntegerList:
+    setList(result, readIntList(node, what, diag, range.integers),
+            [](Attribute &item, int64_t value) { item.value = value; });
+    break;
+  case FieldKind::WordList:
+    setList(result, readStringList(node, what, diag), setWord);
+    break;
   }
-  case FieldKind::IntegerList: {
-    auto values = readIntList(node, what, diag, range.integers);
-    if (!values) {
-      return std::nullopt;
-    }
-    Attribute::List list;
-    for (int64_t value : *values) {
-      list.push_back(Attribute{value});
-    }
-    return Attribute{std::move(list)};
-  }
-  case FieldKind::WordList: {
-    auto values = readStringList(node, what, diag);
-    if (!values) {
-      return std::nullopt;
-    }
-    Attribute::List list;
-    for (const std::string &value : *values) {
-      list.push_back(wordAttribute(value));
-    }
-    return Attribute{std::move(list)};
-  }
-  }
-  return std::nullopt;
+  return result;
 }
 
 void hp::suggest(InFlightDiagnostic &error, StringRef word,

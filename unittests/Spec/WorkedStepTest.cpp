@@ -73,7 +73,7 @@ private:
     }
     StringRef text = value->name;
     if (text.consume_front(prefix) || text == "pos") {
-      return "%" + text.str();
+      return ("%" + text).str();
     }
     return "%x"; // comes from before the layer
   }
@@ -84,7 +84,7 @@ private:
       if (result->name.ends_with(".lse")) {
         continue; // of the ring
       }
-      text += (text.empty() ? "" : ", ") + name(result);
+      text += (llvm::Twine(text.empty() ? "" : ", ") + name(result)).str();
     }
     text += " = ";
     text += op.kind == OpKind::CpRing ? "sdpa" : op.info().spelling.str();
@@ -98,12 +98,12 @@ private:
       isFirst = false;
       StringRef param = operand.param ? operand.param->name : "";
       param.consume_front("layers." + prefix);
-      text += operand.param ? "@" + param.str() : name(operand.value);
+      text += operand.param ? ("@" + param).str() : name(operand.value);
     }
     text += " :";
     for (Value *result : op.results) {
       if (!result->name.ends_with(".lse")) {
-        text += " " + bareType(module, result->type);
+        text += (llvm::Twine(" ") + bareType(module, result->type)).str();
       }
     }
     return text;
@@ -122,7 +122,7 @@ std::vector<std::string> importedLines(Module &module, StringRef block) {
     }
     std::string text;
     for (Value *value : op.results) {
-      text += (text.empty() ? "%" : ", %") + value->name.str();
+      text += (llvm::Twine(text.empty() ? "%" : ", %") + value->name).str();
     }
     text += " = " + op.spelling();
     for (const Operand &operand : op.operands) {
@@ -130,7 +130,7 @@ std::vector<std::string> importedLines(Module &module, StringRef block) {
     }
     text += " :";
     for (Value *value : op.results) {
-      text += " " + str(value->type, module);
+      text += (llvm::Twine(" ") + str(value->type, module)).str();
     }
     result.push_back(text);
   }
