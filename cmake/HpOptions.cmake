@@ -1,6 +1,9 @@
 # Compiler options, and the one way to declare a library or a GoogleTest program of hp.
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  add_compile_options(-Wno-restrict) # false alarms inside std::string
+endif()
 if(HP_ASAN)
   # LLVM's libraries come without run-time type information, which the vptr check needs.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=undefined
