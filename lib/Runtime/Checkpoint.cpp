@@ -10,7 +10,10 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include <ATen/ATen.h>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 
 using namespace hp;
 using llvm::StringRef;
@@ -38,30 +41,84 @@ Manifest hp::manifestOf(Module &module) {
   return manifest;
 }
 
+/// `a=1, b=[2, 3]` as `a=1` and `b=[2, 3]`.
+static std::vector<std::string> fieldsOf(StringRef config) {
+  std::vector<std::string> fields;
+  while (!config.empty()) {
+    auto [part, rest] = config.split(", ");
+    if (part.contains('=') || fields.empty()) {
+      fields.push_back(part.str());
+    } else {
+      fields.back() += (", " + part).str();
+    }
+    config = rest;
+  }
+  return fields;
+}
+
+std::string hp::modelDifference(const Manifest &saved,
+                                const Manifest &configured) {
+  if (saved.model != configured.model) {
+    return "'" + saved.model + "', not '" + configured.model + "'";
+  }
+  auto have = fieldsOf(saved.config), want = fieldsOf(configured.config);
+  size_t common = std::min(have.size(), want.size());
+  for (size_t i = 0; i < std::max(have.size(), want.size()); ++i) {
+    if (i >= common || have[i] != want[i]) {
+      return (i < have.size() ? have[i] : "nothing") + ", not " +
+             (i < want.size() ? want[i] : "nothing");
+    }
+  }
+  return {};
+}
+
 //===----------------------------------------------------------------------===//
 // Writing
 //===----------------------------------------------------------------------===//
 
-/// Puts the finished folder `from` in the place of `to`, keeping what was there
-/// until the new one stands.
+/// Renames `from` to `to`, where another folder may be: the two change places
+/// in one go. File systems that cannot do that have neither for a moment.
+static std::error_code moveOver(const std::string &from,
+                                const std::string &to) {
+  if (!fs::exists(to)) {
+    return fs::rename(from, to);
+  }
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(),
+                  RENAME_EXCHANGE) == 0) {
+    return {};
+  }
+  if (errno != EINVAL && errno != ENOSYS) {
+    return std::error_code(errno, std::generic_category());
+  }
+  std::string aside = from + ".replaced";
+  std::error_code failure = fs::rename(to, aside);
+  if (failure) {
+    return failure;
+  }
+  failure = fs::rename(from, to);
+  fs::rename(aside, failure ? to : from);
+  return failure;
+}
+
+/// Puts the finished folder `from` in the place of `to`, and removes what was
+/// there.
 static bool replaceFolder(const std::string &from, const std::string &to,
                           DiagnosticEngine &diag) {
-  std::string aside = to + ".replaced";
-  bool exists = fs::exists(to);
-  fs::remove_directories(aside);
-  std::error_code failure = exists ? fs::rename(to, aside) : std::error_code();
-  if (!failure) {
-    failure = fs::rename(from, to);
-    if (failure && exists) {
-      fs::rename(aside, to);
-    }
-  }
-  if (failure) {
+  if (std::error_code failure = moveOver(from, to)) {
     return diag.error(diag.location(to, 0, 0))
            << "cannot put the checkpoint in its place: " << failure.message();
   }
-  fs::remove_directories(aside);
-  return syncFolder(path::parent_path(to), diag);
+  if (!syncFolder(path::parent_path(to), diag)) {
+    return false;
+  }
+  fs::remove_directories(from);
+  return true;
+}
+
+bool hp::checkCheckpointFolder(StringRef folder, DiagnosticEngine &diag) {
+  // Dropped before anything is written to it.
+  return createFolder(folder, diag) &&
+         AtomicFile::create(join(folder, "writable"), diag) != nullptr;
 }
 
 static std::vector<SafetensorsItem> momentItems(const ParameterStore &store) {
@@ -168,12 +225,20 @@ static bool loadMoments(StringRef file, ParameterStore &store,
   auto read = [&](const std::string &name, const at::Tensor &like,
                   at::Tensor &out) {
     const SafetensorsEntry *entry = moments->find(name);
-    if (!entry || entry->dtype != fileDType(like.scalar_type()) ||
-        llvm::ArrayRef<int64_t>(entry->shape) !=
-            llvm::ArrayRef<int64_t>(like.sizes().data(), like.dim())) {
+    if (!entry) {
+      return bool(diag.error(loc) << "tensor '" << name << "' is missing");
+    }
+    FileDType dtype = fileDType(like.scalar_type());
+    if (entry->dtype != dtype) {
       return bool(diag.error(loc)
-                  << "tensor '" << name << "' is missing or has another shape "
-                  << "or type than its parameter");
+                  << "tensor '" << name << "' is "
+                  << fileDTypeName(entry->dtype) << ", and its parameter "
+                  << fileDTypeName(dtype));
+    }
+    if (llvm::ArrayRef<int64_t>(entry->shape) !=
+        llvm::ArrayRef<int64_t>(like.sizes().data(), like.dim())) {
+      return bool(diag.error(loc) << "tensor '" << name
+                                  << "' has another shape than its parameter");
     }
     out = at::empty_like(like);
     if (out.nbytes()) {

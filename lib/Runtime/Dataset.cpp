@@ -257,6 +257,7 @@ uint64_t Dataset::fingerprint() const {
   };
   uint64_t total = 0;
   add(elementBytes);
+  add(uint64_t(layout));
   for (const Piece &piece : pieces) {
     total += piece.bytes.size();
     add(piece.bytes.size());

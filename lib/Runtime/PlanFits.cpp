@@ -8,7 +8,8 @@ using namespace hp;
 using llvm::StringRef;
 
 namespace {
-/// Collects differences as errors at the plan, each with both values.
+/// Collects differences as errors at the plan, each with both values. One
+/// setting may differ at every parameter, so only the first few are shown.
 class PlanComparison {
 public:
   PlanComparison(Module &plan, Module &configured, const RunConfig &config,
@@ -17,10 +18,21 @@ public:
 
   void differ(Location planLoc, const llvm::Twine &what, StringRef inPlan,
               StringRef inConfig) {
-    fits = diag.error(planLoc).note(config.loc,
-                                    "the configuration says " + inConfig)
-           << "the plan does not fit the configuration: " << what.str()
-           << " is " << inPlan << " in the plan";
+    fits = false;
+    if (++count <= shown) {
+      diag.error(planLoc).note(config.loc, "the configuration says " + inConfig)
+          << "the plan does not fit the configuration: " << what.str() << " is "
+          << inPlan << " in the plan";
+    }
+  }
+
+  /// Says how many differences were not shown. True if there were none at all.
+  bool finish() {
+    if (count > shown) {
+      diag.error(plan.loc) << "the plan does not fit the configuration: "
+                           << count - shown << " more differences";
+    }
+    return fits;
   }
 
   void compare(StringRef line, const AttributeList &inPlan, Location loc,
@@ -45,9 +57,10 @@ public:
     }
   }
 
-  bool fits = true;
-
 private:
+  static constexpr size_t shown = 10;
+  size_t count = 0;
+  bool fits = true;
   Module &plan, &configured;
   const RunConfig &config;
   DiagnosticEngine &diag;
@@ -63,6 +76,12 @@ static llvm::MapVector<StringRef, Param *> parametersOf(Module &module) {
     }
   }
   return map;
+}
+
+static const Tie *findTie(const Module &module, StringRef alias) {
+  auto it = llvm::find_if(module.ties,
+                          [&](const Tie &tie) { return tie.alias == alias; });
+  return it == module.ties.end() ? nullptr : &*it;
 }
 
 /// The operations that carry constants of the run: clip and optimizer, by what
@@ -106,12 +125,30 @@ bool hp::checkPlanFits(Module &plan, Module &configured,
         have != want) {
       comparison.differ(found ? found->loc : plan.loc,
                         "parameter '@" + name + "'", have, want);
+    } else if (found->init != param->init) {
+      comparison.differ(found->loc, "'init' of parameter '@" + name + "'",
+                        found->init, param->init);
     }
   }
   for (auto &[name, param] : planParams) {
     if (!params.lookup(name)) {
       comparison.differ(param->loc, "parameter '@" + name + "'",
                         str(param->type, plan), "absent");
+    }
+  }
+
+  for (const Tie &tie : configured.ties) {
+    const Tie *found = findTie(plan, tie.alias);
+    if (!found || found->target != tie.target) {
+      comparison.differ(found ? found->loc : plan.loc,
+                        "what '@" + tie.alias + "' is tied to",
+                        found ? found->target : "absent", tie.target);
+    }
+  }
+  for (const Tie &tie : plan.ties) {
+    if (!findTie(configured, tie.alias)) {
+      comparison.differ(tie.loc, "what '@" + tie.alias + "' is tied to",
+                        tie.target, "absent");
     }
   }
 
@@ -122,5 +159,5 @@ bool hp::checkPlanFits(Module &plan, Module &configured,
                          found->loc, op->attrs);
     }
   }
-  return comparison.fits;
+  return comparison.finish();
 }

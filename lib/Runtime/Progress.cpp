@@ -1,6 +1,7 @@
 //===- Progress.cpp - What a person and a program see of a run ------------===//
 
 #include "Progress.h"
+#include "hp/Runtime/AtomicFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -69,9 +70,37 @@ void Progress::finish() {
   }
 }
 
-bool MetricsFile::open(StringRef name, bool append, Location loc,
+/// Removes the lines of later steps, and a last one that was cut, from the
+/// metrics at `path`.
+static bool keepSteps(StringRef path, int64_t last, DiagnosticEngine &diag) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer) {
+    return true; // there are none
+  }
+  std::string kept;
+  StringRef text = (*buffer)->getBuffer();
+  while (!text.empty()) {
+    auto [line, rest] = text.split('\n');
+    int64_t step;
+    StringRef number = line;
+    if (number.consume_front("{\"step\":") &&
+        !number.consumeInteger(10, step) && step <= last &&
+        line.ends_with("}")) {
+      kept += (line + "\n").str();
+    }
+    text = rest;
+  }
+  return kept == (*buffer)->getBuffer() || writeAtomically(path, kept, diag);
+}
+
+bool MetricsFile::open(StringRef name, int64_t stepsToKeep, Location loc,
                        DiagnosticEngine &diag) {
   path = name.str();
+  bool append = stepsToKeep > 0;
+  if (append && llvm::sys::fs::is_regular_file(name) &&
+      !keepSteps(name, stepsToKeep, diag)) {
+    return false;
+  }
   std::error_code failure;
   StringRef folder = llvm::sys::path::parent_path(name);
   if (!folder.empty()) {

@@ -40,9 +40,10 @@ private:
 /// peak_bytes, seconds, updated. Numbers that are not finite are null.
 class MetricsFile {
 public:
-  /// Opens `path`, making its folder; appends when a run is resumed. False,
+  /// Opens `path`, making its folder. A run that is resumed after step
+  /// `stepsToKeep` keeps the lines up to it; those after it come again. False,
   /// with an error, if it cannot be written.
-  bool open(llvm::StringRef path, bool append, Location loc,
+  bool open(llvm::StringRef path, int64_t stepsToKeep, Location loc,
             DiagnosticEngine &diag);
   /// Writes one line and flushes it. False, with an error, if that fails.
   bool write(const StepMetrics &metrics, DiagnosticEngine &diag);

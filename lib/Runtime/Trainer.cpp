@@ -7,6 +7,7 @@
 #include "hp/Runtime/AllocationMeter.h"
 #include "hp/Runtime/Checkpoint.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/Path.h"
 #include <ATen/ATen.h>
 #include <cmath>
 
@@ -28,7 +29,8 @@ public:
   TrainEnd steps();
 
 private:
-  bool resume();
+  bool firstWeights();
+  bool resume(const std::string &path);
   bool oneStep();
   bool save();
   void reportSkip(const StepMetrics &metrics);
@@ -61,28 +63,19 @@ bool TrainingLoop::start() {
   Module &module = *run.step;
   manifest = manifestOf(module);
   manifest.state.dataFingerprint = data->fingerprint();
-
-  std::string latest = latestCheckpoint(*run.config.checkpoint.folder);
-  if (options.resume && !latest.empty()) {
-    store = std::make_unique<ParameterStore>(module);
-    if (!resume()) {
-      return false;
-    }
-  } else {
-    store = startingWeights(run, manifest.format, diag);
-  }
-  if (!store) {
+  if (!firstWeights()) {
     return false;
   }
+  firstStep = manifest.state.step;
   kernels = makeReferenceKernels();
   interpreter = Interpreter::create(module, *kernels, *store, diag);
   const auto &jsonl = run.config.metrics.jsonl;
   if (!interpreter ||
+      !checkCheckpointFolder(*run.config.checkpoint.folder, diag) ||
       (!jsonl->empty() &&
-       !metricsFile.open(*jsonl, /*append=*/firstStep > 0, jsonl.loc, diag))) {
+       !metricsFile.open(*jsonl, /*stepsToKeep=*/firstStep, jsonl.loc, diag))) {
     return false;
   }
-  firstStep = manifest.state.step;
 
   int64_t elements = 0;
   for (const StoredParameter &parameter : store->all()) {
@@ -97,20 +90,37 @@ bool TrainingLoop::start() {
   return true;
 }
 
-bool TrainingLoop::resume() {
-  std::string path = latestCheckpoint(*run.config.checkpoint.folder);
-  std::optional<Manifest> loaded =
-      loadCheckpoint(path, *store, run.keys, run.ties, diag);
+/// Weights and state to begin with: of the latest checkpoint if the run is to
+/// be resumed, else new ones.
+bool TrainingLoop::firstWeights() {
+  const std::string &folder = *run.config.checkpoint.folder;
+  std::string latest = latestCheckpoint(folder);
+  if (options.resume && !latest.empty()) {
+    return resume(latest);
+  }
+  if (options.resume) {
+    out << "no checkpoint in " << folder << ", starting at step 1\n";
+  } else if (!latest.empty()) {
+    diag.warning(run.config.checkpoint.folder.loc)
+        << "starting at step 1, though '" << folder << "' holds '"
+        << llvm::sys::path::filename(latest)
+        << "' of an earlier run; --resume goes on from the highest step";
+  }
+  store = startingWeights(run, manifest.format, diag);
+  return store != nullptr;
+}
+
+bool TrainingLoop::resume(const std::string &path) {
+  std::optional<Manifest> loaded = readManifest(path, diag);
   if (!loaded) {
     return false;
   }
   Location loc = diag.location(path, 0, 0);
-  if (loaded->model != manifest.model || loaded->config != manifest.config) {
-    return diag.error(loc).note(
-               run.config.loc, "the configuration's model is '" +
-                                   manifest.model + "' with " + manifest.config)
-           << "cannot resume: the checkpoint is of model '" << loaded->model
-           << "' with " << loaded->config;
+  std::string difference = modelDifference(*loaded, manifest);
+  if (!difference.empty()) {
+    return diag.error(loc) << "cannot resume: the checkpoint is of another "
+                              "model than the configuration's: "
+                           << difference;
   }
   const RunState &was = loaded->state, &now = manifest.state;
   if (was.dataFingerprint != now.dataFingerprint) {
@@ -125,11 +135,14 @@ bool TrainingLoop::resume() {
                            << was.seqLen << ", the configuration says "
                            << now.seqLen;
   }
+  store = std::make_unique<ParameterStore>(*run.step);
+  if (!loadCheckpoint(path, *store, run.keys, run.ties, diag)) {
+    return false;
+  }
   int64_t batch = manifest.state.globalBatchSize;
   manifest.state = was;
   manifest.state.globalBatchSize = batch;
   manifest.format = loaded->format;
-  firstStep = was.step;
   savedTo = path;
   savedStep = was.step;
   out << "resuming " << path << " after step " << was.step << "\n";
@@ -205,7 +218,11 @@ bool TrainingLoop::save() {
 
 void TrainingLoop::summary() {
   int64_t done = manifest.state.step - firstStep;
-  if (done > 0) {
+  if (done == 0) {
+    out << "nothing to do: " << firstStep
+        << " steps are done, and 'training.steps' is "
+        << *run.config.training.steps << "\n";
+  } else {
     int64_t tokens =
         done * manifest.state.globalBatchSize * manifest.state.seqLen;
     out << format("%lld steps in %.1f s, %.0f tokens/s, loss %.4f -> %.4f\n",

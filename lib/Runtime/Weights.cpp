@@ -37,43 +37,38 @@ FileDType hp::fileDType(at::ScalarType type) {
 }
 
 static std::string shapeText(llvm::ArrayRef<int64_t> shape) {
-  return "[" +
-         llvm::join(
-             llvm::map_range(shape,
-                             [](int64_t size) { return std::to_string(size); }),
-             ", ") +
-         "]";
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << '[';
+  llvm::interleaveComma(shape, os);
+  os << ']';
+  return text;
 }
 
 //===----------------------------------------------------------------------===//
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// Whether a tensor of the file can become `parameter`.
-static bool fits(const CheckpointTensor &tensor,
-                 const StoredParameter &parameter, DiagnosticEngine &diag) {
-  auto complain = [&]() -> InFlightDiagnostic {
-    InFlightDiagnostic report =
-        diag.error(diag.location(tensor.file->path(), 0, 0));
-    report << "tensor '" << tensor.name() << "' ";
-    return report;
-  };
+/// Why a tensor of the file cannot become `parameter`; empty if it can.
+static std::string misfit(const CheckpointTensor &tensor,
+                          const StoredParameter &parameter) {
   llvm::ArrayRef<int64_t> want(parameter.value.sizes().data(),
                                parameter.value.dim());
   llvm::ArrayRef<int64_t> have = tensor.entry->shape;
   if (have != want) {
-    return complain() << "has shape " << shapeText(have) << "; parameter '@"
-                      << parameter.name << "' has " << shapeText(want);
+    return "has shape " + shapeText(have) + "; parameter '@" + parameter.name +
+           "' has " + shapeText(want);
   }
   FileDType dtype = tensor.entry->dtype;
   bool wide = parameter.value.scalar_type() == at::kDouble;
   if (dtype != FileDType::F32 && dtype != FileDType::BF16 &&
       !(wide && dtype == FileDType::F64)) {
-    return complain() << "is " << fileDTypeName(dtype)
-                      << "; weights are read from BF16 or F32"
-                      << (wide ? " or F64" : "");
+    return ("is " + fileDTypeName(dtype) +
+            "; weights are read from BF16 or F32")
+               .str() +
+           (wide ? " or F64" : ", F64 in a float64 run only");
   }
-  return true;
+  return {};
 }
 
 static at::Tensor readTensor(const CheckpointTensor &tensor) {
@@ -114,12 +109,22 @@ std::optional<WeightFormat> hp::loadWeights(ParameterStore &store,
   for (const KeyMatch::Skipped &skipped : match.skipped) {
     format.skipped += skipped.count;
   }
-  bool ok = true;
+  constexpr size_t shown = 10;
+  size_t misfits = 0;
   for (const KeyMatch::Entry &entry : match.found) {
     const CheckpointTensor &tensor = *checkpoint->find(entry.key);
-    ok &= fits(tensor, *store.find(entry.param), diag);
+    std::string why = misfit(tensor, *store.find(entry.param));
+    if (!why.empty() && ++misfits <= shown) {
+      diag.error(diag.location(tensor.file->path(), 0, 0))
+          << "tensor '" << entry.key << "' " << why;
+    }
     format.dtypes.push_back({entry.param, tensor.entry->dtype});
   }
+  if (misfits > shown) {
+    diag.error(diag.location(path, 0, 0))
+        << misfits - shown << " more tensors do not fit the model";
+  }
+  bool ok = misfits == 0;
   for (const KeyMatch::Entry &entry : match.tied) {
     const CheckpointTensor &alias = *checkpoint->find(entry.key);
     format.tied.push_back({entry.key, entry.param});

@@ -52,6 +52,14 @@ int hp::runExport(const ConfigArguments &arguments, const ExportArguments &how,
     std::string latest = latestCheckpoint(checkpoint);
     checkpoint = latest.empty() ? checkpoint : latest;
   }
+  llvm::SmallString<128> overwritten(how.folder);
+  llvm::sys::path::append(overwritten, "manifest.json");
+  if (llvm::sys::fs::exists(overwritten)) {
+    diag.error(diag.location(how.folder, 0, 0))
+        << "the folder is a checkpoint of hp, whose weights an export would "
+           "replace; choose another";
+    return 1;
+  }
   ParameterStore store(*run->step);
   std::optional<Manifest> manifest =
       loadCheckpoint(checkpoint, store, run->keys, run->ties, diag);

@@ -180,6 +180,8 @@ static int dispatch(DiagnosticEngine &diag) {
 
 int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
+  cl::SetVersionPrinter(
+      [](llvm::raw_ostream &os) { os << "hp-run " HP_VERSION "\n"; });
   cl::ParseCommandLineOptions(argc, argv,
                               "hp-run: trains with the plans hp-opt prints\n");
   DiagnosticEngine diag;

@@ -426,6 +426,9 @@ TEST_F(DatasetFile, the_fingerprint_sees_every_byte_and_no_path) {
   useText(text + "x");
   EXPECT_TRUE(seen.insert(fingerprint()).second);
   useText(text);
+  options.layout = DataLayout::Rows;
+  EXPECT_TRUE(seen.insert(fingerprint()).second) << "another layout";
+  options.layout = DataLayout::Stream;
   options.format = DataFormat::Tokens;
   EXPECT_TRUE(seen.insert(fingerprint()).second) << "another element type";
   options.dtype = TokenType::UInt32;

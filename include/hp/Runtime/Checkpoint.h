@@ -41,12 +41,20 @@ struct Manifest {
 /// A manifest of `module`'s model at step 0.
 Manifest manifestOf(Module &module);
 
+/// The first field of the model's configuration in which two manifests differ,
+/// with both values; empty if they are of the same model.
+std::string modelDifference(const Manifest &saved, const Manifest &configured);
+
 /// Writes `folder`/step-N with N of `manifest.state.step`, replacing one of the
 /// same step. Gives its path; empty, with errors, if it could not be written,
 /// what was there before is then still there.
 std::string saveCheckpoint(llvm::StringRef folder, const ParameterStore &store,
                            const CheckpointKeys &keys, Manifest manifest,
                            DiagnosticEngine &diag);
+
+/// Makes `folder` and sees that files can be written there: better before a run
+/// than after it.
+bool checkCheckpointFolder(llvm::StringRef folder, DiagnosticEngine &diag);
 
 /// The checkpoint with the highest step in `folder`; empty if there is none.
 std::string latestCheckpoint(llvm::StringRef folder);

@@ -67,7 +67,7 @@ public:
   bool fill(uint64_t sampleIndex, int64_t *tokens, int64_t *labels,
             DiagnosticEngine &diag) const;
 
-  /// A hash of format, element type, sizes and contents, for a resumed run to
+  /// A hash of layout, element type, sizes and contents, for a resumed run to
   /// refuse data that changed; paths do not enter. Contents of more than
   /// `wholeBytes` are sampled: `sampledBlocks` blocks of `blockBytes` evenly
   /// spread from the first byte to the last, so that a change between them
