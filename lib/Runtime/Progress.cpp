@@ -7,6 +7,8 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 #include <cmath>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 using namespace hp;
 using llvm::format;
@@ -36,6 +38,14 @@ static void printFigures(const StepMetrics &metrics, llvm::raw_ostream &out) {
   }
 }
 
+/// Columns of the terminal that standard output is; a large number if it does
+/// not say.
+static int terminalColumns() {
+  winsize size;
+  bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
+  return known ? size.ws_col : 1000;
+}
+
 void Progress::show(const StepMetrics &metrics, bool line) {
   secondsPerStep = secondsPerStep == 0
                        ? metrics.seconds
@@ -49,15 +59,27 @@ void Progress::show(const StepMetrics &metrics, bool line) {
     }
     return;
   }
-  constexpr int width = 24;
-  int filled = int(width * metrics.step / std::max<int64_t>(metrics.steps, 1));
   long remaining =
       std::lround(secondsPerStep * double(metrics.steps - metrics.step));
-  out << "\r\x1b[K[" << std::string(filled, '=')
-      << std::string(width - filled, ' ') << "] " << metrics.step << '/'
-      << metrics.steps << "  ";
-  printFigures(metrics, out);
-  out << format("  %ld:%02ld left", remaining / 60, remaining % 60);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << metrics.step << '/' << metrics.steps << "  ";
+  printFigures(metrics, os);
+  os << format("  %ld:%02ld left", remaining / 60, remaining % 60);
+
+  // A line that wraps could not be drawn over: the bar gives way, then the
+  // text.
+  constexpr int fullWidth = 24, brackets = 3, smallest = 4;
+  int columns = terminalColumns();
+  int width = std::min(fullWidth, columns - 1 - brackets - int(text.size()));
+  out << "\r\x1b[K";
+  if (width >= smallest) {
+    int filled =
+        int(width * metrics.step / std::max<int64_t>(metrics.steps, 1));
+    out << '[' << std::string(filled, '=') << std::string(width - filled, ' ')
+        << "] ";
+  }
+  out << StringRef(text).take_front(columns - 1);
   out.flush();
   drawn = true;
 }
