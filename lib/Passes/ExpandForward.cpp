@@ -84,9 +84,9 @@ Operand StepBuilder::mapped(Operand operand, const ValueMap &values,
 }
 
 /// Counts one more operation looked at. Calls that double level by level stop
-/// here, and so do stacks of a million layers.
+/// here, and so do stacks of too many layers.
 bool StepBuilder::countVisit(Location loc) {
-  constexpr unsigned maxVisits = 1 << 22;
+  constexpr unsigned maxVisits = 1 << 19;
   return ++visits <= maxVisits ||
          diag.error(loc) << "pass 'expand-step': the forward half would have "
                             "more than "
