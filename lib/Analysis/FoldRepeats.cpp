@@ -103,6 +103,10 @@ private:
 };
 } // namespace
 
+static StringRef indentOf(const LayerLines &lines) {
+  return lines.lines.front().take_while([](char c) { return c == ' '; });
+}
+
 /// `text` without its names.
 static std::string shapeOf(StringRef text) {
   std::string shape;
@@ -191,6 +195,7 @@ void Folder::fold(llvm::ArrayRef<Line> lines) {
     }
     auto layers = rest.take_front(count);
     printLayers(layers);
+    os << indentOf(layers.front()) << "// end of layers\n";
     rest = rest.drop_front(layers.size());
   }
 }
@@ -198,21 +203,24 @@ void Folder::fold(llvm::ArrayRef<Line> lines) {
 /// Segments of layers only: gives each the number of the first it repeats, and
 /// folds the list of numbers as a stack does.
 void Folder::printLayers(llvm::ArrayRef<LayerLines> segments) {
-  // Finding periods takes the square of the number of layers.
-  constexpr size_t maxFolded = 4096;
+  // Finding periods takes the square of the number of layers; and models have
+  // few kinds of layers.
+  constexpr size_t maxFolded = 4096, maxKinds = 64;
   std::vector<const LayerLines *> kinds;
-  std::vector<std::string> names;
-  llvm::StringMap<char> interned;
+  llvm::StringSet<> names;
   std::vector<StringRef> list;
   for (const LayerLines &segment : segments.take_front(maxFolded)) {
-    auto it = llvm::find_if(kinds, [&](const LayerLines *kind) {
-      return isRepeat(*kind, segment);
-    });
-    std::string name = std::to_string(it - kinds.begin());
-    if (it == kinds.end()) {
+    llvm::ArrayRef<const LayerLines *> known(kinds);
+    const auto *it =
+        llvm::find_if(known.take_front(maxKinds), [&](const LayerLines *kind) {
+          return isRepeat(*kind, segment);
+        });
+    size_t kind = it - known.begin();
+    if (kind == std::min(known.size(), maxKinds)) {
+      kind = kinds.size();
       kinds.push_back(&segment);
     }
-    list.push_back(interned.try_emplace(name).first->getKey());
+    list.push_back(names.insert(std::to_string(kind)).first->getKey());
   }
   for (const StackGroup &group : Stack::fold(list)) {
     size_t period = 0;
@@ -223,10 +231,7 @@ void Folder::printLayers(llvm::ArrayRef<LayerLines> segments) {
     segments = segments.drop_front(period * group.count);
   }
   for (const LayerLines &segment : segments) {
-    os << "    // layer " << segment.layer << '\n';
-    for (StringRef line : segment.lines) {
-      os << line << '\n';
-    }
+    printGroup(segment, {{{StringRef(), 1}}, 1});
   }
 }
 
@@ -243,8 +248,7 @@ static void printRange(llvm::ArrayRef<LayerLines> segments,
 
 void Folder::printGroup(llvm::ArrayRef<LayerLines> segments,
                         const StackGroup &group) {
-  StringRef indent =
-      segments[0].lines[0].take_while([](char c) { return c == ' '; });
+  StringRef indent = indentOf(segments.front());
   size_t period = segments.size() / group.count;
   if (group.count > 1) {
     os << indent << "// layers " << segments.front().layer << '-'

@@ -100,7 +100,9 @@ DecayRule::DecayRule(const AttributeList &optimizer, std::string &fault) {
   }
   for (const Attribute &entry : *list) {
     const std::string *text = entry.get<std::string>();
-    auto pattern = llvm::GlobPattern::create(text ? *text : "");
+    // A GlobPattern refers to the text it is made of.
+    auto pattern =
+        llvm::GlobPattern::create(text ? StringRef(*text) : StringRef());
     if (text && pattern) {
       exempt.push_back(std::move(*pattern));
       continue;

@@ -44,7 +44,8 @@ uint64_t parameterCount(Module &module);
 /// for one character.
 class DecayRule {
 public:
-  /// What is wrong with the line goes to `fault`; the rule then decays all.
+  /// What is wrong with the line goes to `fault`; the rule then decays all. The
+  /// rule refers to `optimizer`, which must outlive it.
   DecayRule(const AttributeList &optimizer, std::string &fault);
 
   bool decays(llvm::StringRef name) const;

@@ -29,6 +29,10 @@ bool printLayers(Module &module, llvm::ArrayRef<int64_t> layers,
 /// are printed once, as the first of them:
 ///
 ///   // layers 0-2: x3
+///   %0.n = rms_norm %e0, ...
+///   // layer 3
+///   ...
+///   // end of layers
 ///
 /// Other stages, which have templates, are printed as they are.
 void printFolded(Module &module, llvm::raw_ostream &os,
