@@ -105,9 +105,9 @@ def interrupt_twice(hp_run, config):
     try:
         while not process.stdout.readline().startswith("data "):
             assert process.poll() is None
-        time.sleep(0.3)
+        time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        time.sleep(0.1)
         assert process.poll() is None, "ended at the first signal"
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LIMIT)
