@@ -21,11 +21,11 @@ namespace hp {
 
 struct IRPrintingOptions {
   bool beforeAll = false, afterAll = false;
-  std::vector<std::string> before, after; ///< names of passes
-  bool afterChange = false;               ///< after those that change the text
-  bool afterFailure = false;              ///< after those that fail
-  std::string treeFolder;                 ///< files instead of a stream
-  PrintOptions print;
+  std::vector<std::string> before = {}, after = {}; ///< names of passes
+  bool afterChange = false;    ///< after those that change the text
+  bool afterFailure = false;   ///< after those that fail
+  std::string treeFolder = {}; ///< files instead of a stream
+  PrintOptions print = {};
 
   bool any() const {
     return beforeAll || afterAll || !before.empty() || !after.empty() ||
