@@ -3,9 +3,9 @@
 #include "hp/Runtime/ParameterStore.h"
 #include "llvm/Support/xxhash.h"
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/PhiloxRNGEngine.h>
+#include <c10/core/GradMode.h>
 #include <cmath>
 #include <numbers>
 
