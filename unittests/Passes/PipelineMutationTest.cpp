@@ -21,10 +21,10 @@ namespace {
 /// The micro flavor as text at `stage`.
 std::string microText(Stage stage) {
   DiagnosticEngine diag;
-  std::optional<RunConfig> config = parseRunConfig(
-      "model: {spec: qwen3_5_v2, flavor: micro}\n"
-      "training: {seq_len: 16, local_batch_size: 2}\n",
-      "micro.yaml", {}, diag);
+  std::optional<RunConfig> config =
+      parseRunConfig("model: {spec: qwen3_5_v2, flavor: micro}\n"
+                     "training: {seq_len: 16, local_batch_size: 2}\n",
+                     "micro.yaml", {}, diag);
   std::unique_ptr<Module> module = importRun(*config, modelFolders(), diag, 1);
   PassManager manager;
   EXPECT_TRUE(addPassesTo(stage, *module, manager, diag));
@@ -164,8 +164,8 @@ TEST(PipelineMutation, microSpecTruncatedAtEveryByteIsALocatedError) {
         first = diagnostic.loc;
       }
     });
-    EXPECT_FALSE(parseModule(llvm::StringRef(text).take_front(length),
-                             "cut.hp", diag))
+    EXPECT_FALSE(
+        parseModule(llvm::StringRef(text).take_front(length), "cut.hp", diag))
         << length;
     EXPECT_GT(first.line, 0u) << length;
   }
