@@ -95,7 +95,8 @@ void Parser::skipBody() {
 //===----------------------------------------------------------------------===//
 
 /// module ::= `model` string (`flavor` `(` string `)`)? `stage` `(` stage `)`
-///            `{` member* `}`
+///            loc? `{` member* `}`
+/// stage  ::= `spec` | `annotated` | `cp` | `tp` | `ac` | `plan` | `step`
 bool Parser::parseModule() {
   module->loc = here();
   if (!consumeWord("model")) {
@@ -220,7 +221,7 @@ bool Parser::parseModuleBody() {
 }
 
 /// member ::= (`config` | `training` | `optimizer`) attrs
-///          | mesh | alias | dim | tie | param | stack | block | func
+///          | mesh | alias | dim-decl | tie | param | stack | block | func
 bool Parser::parseMember(StringRef keyword, Location loc) {
   if (keyword == "config") {
     return parseAttributeDict(module->config);

@@ -46,8 +46,9 @@ bool Parser::parseFloat(double &value) {
   return true;
 }
 
-/// value ::= integer | float | string | word | `true` | `false`
-///         | `(` axis (`,` axis)* `)` | `[` (value (`,` value)*)? `]`
+/// attr-value ::= integer | float | string | word | `true` | `false`
+///              | `(` axis (`,` axis)* `)`
+///              | `[` (attr-value (`,` attr-value)*)? `]`
 bool Parser::parseAttributeValue(Attribute &value, unsigned depth) {
   switch (token.kind) {
   case TokenKind::Integer:
@@ -94,7 +95,7 @@ bool Parser::parseAttributeValue(Attribute &value, unsigned depth) {
 }
 
 /// attrs ::= `{` (attr (`,` attr)*)? `}`
-/// attr  ::= word (`=` value)?
+/// attr  ::= word (`=` attr-value)?
 bool Parser::parseAttributeDict(AttributeList &attrs) {
   if (!expect(TokenKind::LBrace, "'{' and attributes")) {
     return false;
@@ -128,7 +129,7 @@ bool Parser::parseAttributeDict(AttributeList &attrs) {
 // Attributes of operations
 //===----------------------------------------------------------------------===//
 
-/// op-attrs ::= `{` (axes-attr (`,` op-attr)* | op-attr (`,` op-attr)*) `}`
+/// op-attrs ::= `{` ((axes-attr | attr) (`,` attr)*)? `}`
 bool Parser::parseOperationAttributes(Operation &op) {
   bool hasAxes = op.info().findAttribute("axes") != nullptr;
   if (!consumeIf(TokenKind::LBrace)) {
@@ -163,7 +164,7 @@ bool Parser::expectedAxes(const Operation &op) {
   return expected("the axes of '" + op.spelling() + "' in the form " + shape);
 }
 
-/// axes-attr ::= axes (`:` dim (`->` dim)?)?
+/// axes-attr ::= axes (`:` word (`->` word)?)?
 ///
 /// The dim is there where the table has it, the arrow for all_to_all.
 bool Parser::parseAxesAttribute(Operation &op) {
@@ -203,7 +204,7 @@ bool Parser::parseAxesAttribute(Operation &op) {
   return !consumeIf(TokenKind::Arrow) || readDim(op.toDim);
 }
 
-/// op-attr ::= word (`=` value)?
+/// attr, of a name that the table has
 bool Parser::parseNamedAttribute(Operation &op) {
   StringRef name = token.text;
   Location loc = here();

@@ -13,8 +13,8 @@ using llvm::StringRef;
 // Mesh and dims
 //===----------------------------------------------------------------------===//
 
-/// mesh ::= `mesh` `<` (axis (`,` axis)*)? `>`
-/// axis ::= word `=` integer
+/// mesh      ::= `mesh` `<` (mesh-axis (`,` mesh-axis)*)? `>`
+/// mesh-axis ::= word `=` integer
 bool Parser::parseMesh(Location loc) {
   if (!expect(TokenKind::Less, "'<' after 'mesh'")) {
     return false;
@@ -75,7 +75,7 @@ bool Parser::parseAlias(Location loc) {
          error(loc) << "'" << name << "' cannot stand for these axes";
 }
 
-/// dim ::= `dim` word `=` integer
+/// dim-decl ::= `dim` word `=` integer
 bool Parser::parseDim(Location loc) {
   constexpr size_t maxDims = 64;
   StringRef name = token.text;
@@ -246,7 +246,9 @@ bool Parser::parseStackGroup(StackGroup &group) {
          parseCount(group.count);
 }
 
-/// count ::= `x` integer, in one word
+/// count ::= `x` integer
+///
+/// In one word.
 bool Parser::parseCount(int64_t &count) {
   if (!token.is(TokenKind::Word)) {
     return true;

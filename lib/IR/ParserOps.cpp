@@ -69,7 +69,7 @@ bool Parser::parseOpName(OpKind &kind, bool &backward) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// operation ::= (results `=`)? name arguments op-attrs? acc? types? loc?
+/// operation ::= (results `=`)? word inputs op-attrs? acc? types? loc?
 bool Parser::parseOperation(Scope &scope) {
   Location loc = here();
   if (scope.block->terminator()) {
@@ -113,7 +113,7 @@ bool Parser::parseResultNames(ResultNames &results) {
   return expect(TokenKind::Equal, "',' or '=' after the results");
 }
 
-/// arguments ::= bundle | symbol `(` operands? `)` | operands?
+/// inputs ::= bundle | call | operands?
 bool Parser::parseOpTail(Scope &scope, Operation &op,
                          const ResultNames &names) {
   bool isCall = op.is(OpKind::Stack) || op.is(OpKind::Call);
@@ -161,7 +161,9 @@ static std::string counted(size_t count, StringRef noun) {
   return (number + " " + noun + (count == 1 ? "" : "s")).str();
 }
 
-/// types ::= `:` type (`,` type)*, one for each result that has a name
+/// types ::= `:` type (`,` type)*
+///
+/// One for each result that has a name.
 bool Parser::parseResultTypes(Operation &op, const ResultNames &names,
                               llvm::SmallVectorImpl<Type> &types) {
   size_t wanted = llvm::count_if(

@@ -47,7 +47,8 @@ StringRef Parser::typeSlice() const {
   return slice;
 }
 
-/// type ::= dtype `[` (dim (`,` dim)*)? `]` states? store?
+/// type  ::= dtype `[` (dim (`,` dim)*)? `]` states? store?
+/// dtype ::= `bool` | `i64` | `bf16` | `f32` | `f64`
 bool Parser::parseType(Type &type) {
   bool onNextLine = token.startsLine && !parseDType(token.text);
   if (!token.is(TokenKind::Word) || onNextLine) {
@@ -130,7 +131,9 @@ bool Parser::parseTypeDim(Dim &dim) {
   return !cut || parseAxesSuffix(dim.axes);
 }
 
-/// segment ::= declared-name | (name `=`)? integer (`*` integer)*
+/// segment ::= word | (word `=`)? integer (`*` integer)*
+///
+/// A word alone is a declared dim.
 bool Parser::parseSegment(Segment &segment) {
   if (token.is(TokenKind::Word)) {
     segment.name = token.text;
@@ -174,8 +177,10 @@ bool Parser::parseExtent(int64_t &extent) {
   return true;
 }
 
-/// states ::= `{` state (`;` state)* `}`, on the line of the type
+/// states ::= `{` state (`;` state)* `}`
 /// state  ::= (`repl` | `partial`) `:` axis (`,` axis)*
+///
+/// On the line of the type.
 bool Parser::parseStates(TypeData &data) {
   // Braces with `name =` in them belong to what the type stands in.
   StringRef rest(token.end, lexer.textEnd() - token.end);
@@ -214,7 +219,9 @@ bool Parser::parseStates(TypeData &data) {
   return expect(TokenKind::RBrace, "',', ';' or '}' in the states");
 }
 
-/// store ::= `store` `=` dtype `@` axes `~`?, on the line of the type
+/// store ::= `store` `=` dtype `@` axes `~`?
+///
+/// On the line of the type.
 bool Parser::parseStore(TypeData &data) {
   if (!token.isWord("store") || token.startsLine) {
     return true;
@@ -248,7 +255,9 @@ bool Parser::parseStore(TypeData &data) {
 // Axes
 //===----------------------------------------------------------------------===//
 
-/// axis ::= word, of the mesh or a name for several of its axes
+/// axis ::= word
+///
+/// Of the mesh, or a name for several of its axes.
 bool Parser::parseAxis(AxisList &axes) {
   if (!token.is(TokenKind::Word) && !token.is(TokenKind::Symbol)) {
     return expected("the name of an axis");
