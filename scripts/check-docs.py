@@ -1,48 +1,205 @@
 #!/usr/bin/env python3
-"""Runs the hp-opt commands that documents show and compares their output.
+"""Checks that documents show what there is.
 
     scripts/check-docs.py --hp-opt build/bin/hp-opt README.md docs/IR.md
 
-In a ```console block, each line `$ build/bin/hp-opt ...` is run from the root
-of the repository, and the lines up to the next `$` must be what it prints,
-standard output first. A line of three dots stands for any lines. Commands of
-other programs are not run.
+- In a ```console block, each line `$ ...` that names build/bin/hp-opt is run
+  from the root of the repository, and the lines up to the next `$` must be what
+  it prints, standard output first. A line of three dots stands for any lines,
+  three dots after a space for the rest of a line. Other commands are not run.
+- The table that begins with `| operation |` must be `hp-opt --list-ops`.
+- The productions of ```ebnf blocks must be those in the comments of lexer and
+  parser (lib/IR), word for word.
 """
 
 import argparse
+import glob
 import os
 import re
 import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PROMPT = "$ build/bin/hp-opt"
+HP_OPT = "build/bin/hp-opt"
 
 
-def commands(text):
-    """(line number, command, expected lines) of each console block."""
-    number, inside, current = 0, False, None
-    for line in text.splitlines():
-        number += 1
+class Checker:
+    def __init__(self, hp_opt):
+        self.hp_opt = os.path.abspath(hp_opt)
+        self.checked = self.failed = 0
+
+    def expect(self, fits, place, message):
+        self.checked += 1
+        if not fits:
+            self.failed += 1
+            print(f"{place}: {message}")
+
+    def check(self, document):
+        with open(document, encoding="utf-8") as file:
+            lines = [line.rstrip() for line in file]
+        self.check_commands(document, lines)
+        self.check_table(document, lines)
+        self.check_grammar(document, lines)
+
+    def check_commands(self, document, lines):
+        environment = dict(os.environ)
+        environment.pop("HP_OPT_CHECK_IR_ROUNDTRIP", None)
+        for number, command, expected in commands(fenced(lines, "console")):
+            if HP_OPT not in command:
+                continue
+            run = subprocess.run(
+                command.replace(HP_OPT, self.hp_opt),
+                shell=True,
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                env=environment,
+            )
+            printed = (run.stdout + run.stderr).replace(ROOT + "/", "")
+            printed = [line.rstrip() for line in printed.splitlines()]
+            missing = mismatch(expected, printed)
+            shown = [*(missing or []), "--- it prints", *printed[:200]]
+            self.expect(
+                missing is None,
+                f"{document}:{number}",
+                "not printed by: " + "\n  ".join([command, *shown]),
+            )
+
+    def check_table(self, document, lines):
+        begin = next(
+            (i for i, line in enumerate(lines) if line.startswith("| operation |")), None
+        )
+        if begin is None:
+            return
+        shown = []
+        for line in lines[begin + 2 :]:
+            if not line.startswith("|"):
+                break
+            shown.append(line)
+        listed = operation_rows(self.hp_opt)
+        for row in listed:
+            self.expect(row in shown, document, f"the table lacks the row\n{row}")
+        for row in shown:
+            self.expect(row in listed, document, f"no such operation:\n{row}")
+
+    def check_grammar(self, document, lines):
+        shown = productions(line for _, line in fenced(lines, "ebnf"))
+        if not shown:
+            return
+        parsed = parser_productions()
+        for rule in parsed:
+            self.expect(rule in shown, document, f"lacks the production {rule}")
+        for rule in shown:
+            self.expect(rule in parsed, document, f"not in the parser: {rule}")
+
+
+def fenced(lines, kind):
+    """(number, line) of the lines in ```kind blocks, an empty one at each end."""
+    inside = False
+    for number, line in enumerate(lines, 1):
         if line.startswith("```"):
-            if current:
-                yield current
-            inside, current = line == "```console", None
-        elif inside and line.startswith("$ "):
-            if current:
-                yield current
-            current = (number, line, [])
-        elif inside and current:
-            current[2].append(line)
+            if inside:
+                yield number, ""
+            inside = line == "```" + kind
+        elif inside:
+            yield number, line
 
 
-def matches(expected, actual):
-    """Whether the lines agree, `...` standing for any number of lines."""
-    pattern = "".join(
-        "(?:.*\n)*?" if line.strip() == "..." else re.escape(line) + "\n"
-        for line in expected
-    )
-    return re.fullmatch(pattern, actual) is not None
+def commands(lines):
+    """(number, command, lines printed); a block's last empty line is none."""
+    found = []
+    for number, line in lines:
+        if line.startswith("$ "):
+            found.append((number, line[2:], []))
+        elif found:
+            found[-1][2].append(line)
+    for number, command, printed in found:
+        while printed and not printed[-1]:
+            printed.pop()
+        yield number, command, printed
+
+
+def line_fits(expected, line):
+    if expected.endswith(" ..."):
+        return line.startswith(expected[:-3])
+    return line == expected
+
+
+def mismatch(expected, printed):
+    """The first run of expected lines, between lines of three dots, that was not
+    printed in its turn; None if all were."""
+    runs = [[]]
+    for line in expected:
+        if line.strip() == "...":
+            runs.append([])
+        else:
+            runs[-1].append(line)
+    position = 0
+    for number, run in enumerate(runs):
+        first, last = position, len(printed) - len(run)
+        if number == 0:
+            last = min(last, 0)
+        if number == len(runs) - 1:
+            first = max(first, len(printed) - len(run))
+        for start in range(first, last + 1):
+            if all(map(line_fits, run, printed[start:])):
+                position = start + len(run)
+                break
+        else:
+            return run
+    return None
+
+
+def operation_rows(hp_opt):
+    """The rows of the table, from --list-ops."""
+    run = subprocess.run([hp_opt, "--list-ops"], capture_output=True, text=True)
+    rows = []
+    for line in run.stdout.splitlines():
+        key, _, value = line.strip().partition(": ")
+        if not line.startswith(" "):
+            rows.append({"names": line})
+        elif key in ("rule", "attributes", "stages"):
+            rows[-1][key] = value
+        else:
+            rows[-1]["summary"] = line.strip()
+    table = []
+    for row in rows:
+        # A bar would end the cell, and stars are emphasis.
+        variants = [part.strip() for part in row.get("rule", "").split(" | ")]
+        cells = [
+            ", ".join(f"`{name}`" for name in row["names"].split(", ")),
+            " or ".join(f"`{part}`" for part in variants if part),
+            row.get("attributes", ""),
+            row["stages"],
+            row["summary"].replace("*", r"\*"),
+        ]
+        table.append("| " + " | ".join(cells) + " |")
+    return table
+
+
+def productions(lines):
+    """`name ::= ...` with the lines that continue it, which are indented by five
+    or more. Three spaces begin a remark."""
+    rules = []
+    for line in lines:
+        match = re.match(r" *([a-z-]+) *::= (.*)", line)
+        if match:
+            rules.append(f"{match[1]} ::= {match[2].split('   ')[0].strip()}")
+        elif rules and rules[-1] and line.startswith(" " * 5):
+            rules[-1] += " " + line.strip()
+        else:
+            rules.append("")
+    return [rule for rule in rules if rule]
+
+
+def parser_productions():
+    rules = []
+    for source in ["Lexer.h", "Parser*.cpp"]:
+        for path in sorted(glob.glob(os.path.join(ROOT, "lib", "IR", source))):
+            with open(path, encoding="utf-8") as file:
+                comments = [re.match(r"///?( .*)", line) for line in file]
+            rules += productions(c[1] if c else "" for c in comments)
+    return rules
 
 
 def main():
@@ -50,29 +207,11 @@ def main():
     parser.add_argument("--hp-opt", required=True)
     parser.add_argument("documents", nargs="+")
     args = parser.parse_args()
-    environment = dict(os.environ)
-    environment.pop("HP_OPT_CHECK_IR_ROUNDTRIP", None)
-    checked = failed = 0
+    checker = Checker(args.hp_opt)
     for document in args.documents:
-        with open(document, encoding="utf-8") as file:
-            text = file.read()
-        for number, command, expected in commands(text):
-            if not command.startswith(PROMPT):
-                continue
-            checked += 1
-            line = os.path.abspath(args.hp_opt) + command[len(PROMPT) :]
-            run = subprocess.run(
-                line, shell=True, cwd=ROOT, capture_output=True, text=True, env=environment
-            )
-            actual = run.stdout + run.stderr
-            actual = "\n".join(l.rstrip() for l in actual.splitlines()) + "\n"
-            actual = actual.replace(ROOT + "/", "")
-            if not matches([l.rstrip() for l in expected], actual):
-                failed += 1
-                print(f"{document}:{number}: not what is printed: {command}")
-                print(actual)
-    print(f"{checked} commands, {failed} differ")
-    return failed > 0 or checked == 0
+        checker.check(document)
+    print(f"{checker.checked} checked, {checker.failed} differ")
+    return checker.failed > 0 or checker.checked == 0
 
 
 if __name__ == "__main__":
