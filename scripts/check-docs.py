@@ -7,7 +7,9 @@
   from the root of the repository, and the lines up to the next `$` must be what
   it prints, standard output first. A line of three dots stands for any lines,
   three dots after a space for the rest of a line. Other commands are not run.
-- The table that begins with `| operation |` must be `hp-opt --list-ops`.
+- The table that begins with `| operation |` must be `hp-opt --list-ops`; the
+  one that begins with `| flag |` must name the flags of `hp-opt --help`.
+- ```cpp blocks must stand in a header of include/hp.
 - The productions of ```ebnf blocks must be those in the comments of lexer and
   parser (lib/IR), word for word.
 """
@@ -35,10 +37,11 @@ class Checker:
             print(f"{place}: {message}")
 
     def check(self, document):
-        with open(document, encoding="utf-8") as file:
-            lines = [line.rstrip() for line in file]
+        lines = [line.rstrip() for line in read(document).splitlines()]
         self.check_commands(document, lines)
-        self.check_table(document, lines)
+        self.check_operations(document, lines)
+        self.check_flags(document, lines)
+        self.check_code(document, lines)
         self.check_grammar(document, lines)
 
     def check_commands(self, document, lines):
@@ -65,22 +68,35 @@ class Checker:
                 "not printed by: " + "\n  ".join([command, *shown]),
             )
 
-    def check_table(self, document, lines):
-        begin = next(
-            (i for i, line in enumerate(lines) if line.startswith("| operation |")), None
-        )
-        if begin is None:
+    def check_operations(self, document, lines):
+        shown = table(lines, "| operation |")
+        if not shown:
             return
-        shown = []
-        for line in lines[begin + 2 :]:
-            if not line.startswith("|"):
-                break
-            shown.append(line)
         listed = operation_rows(self.hp_opt)
         for row in listed:
             self.expect(row in shown, document, f"the table lacks the row\n{row}")
         for row in shown:
             self.expect(row in listed, document, f"no such operation:\n{row}")
+
+    def check_flags(self, document, lines):
+        cells = [row.split("|")[1] for row in table(lines, "| flag |")]
+        if not cells:
+            return
+        shown = set(re.findall(r"`(--?[a-z-]+)", " ".join(cells)))
+        printed = output([self.hp_opt, "--help"])
+        known = set(re.findall(r"^ +(--?[a-z-]+)", printed, re.MULTILINE))
+        known -= {"--help", "--help-list", "--version"}
+        for flag in sorted(known ^ shown):
+            which = "lacks the flag" if flag in known else "no such flag:"
+            self.expect(False, document, f"{which} {flag}")
+        self.checked += len(known)
+
+    def check_code(self, document, lines):
+        text = "\n".join(line for _, line in fenced(lines, "cpp"))
+        for block in filter(None, text.split("\n\n")):
+            paths = glob.glob(os.path.join(ROOT, "include", "hp", "*", "*"))
+            found = any(block.strip() in read(path) for path in paths)
+            self.expect(found, document, f"in no header:\n{block}")
 
     def check_grammar(self, document, lines):
         shown = productions(line for _, line in fenced(lines, "ebnf"))
@@ -91,6 +107,26 @@ class Checker:
             self.expect(rule in shown, document, f"lacks the production {rule}")
         for rule in shown:
             self.expect(rule in parsed, document, f"not in the parser: {rule}")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def output(command):
+    return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def table(lines, head):
+    """The rows of the table whose first line begins with `head`."""
+    rows = []
+    for line in lines:
+        if rows or line.startswith(head):
+            if not line.startswith("|"):
+                break
+            rows.append(line)
+    return rows[2:]
 
 
 def fenced(lines, kind):
@@ -152,9 +188,8 @@ def mismatch(expected, printed):
 
 def operation_rows(hp_opt):
     """The rows of the table, from --list-ops."""
-    run = subprocess.run([hp_opt, "--list-ops"], capture_output=True, text=True)
     rows = []
-    for line in run.stdout.splitlines():
+    for line in output([hp_opt, "--list-ops"]).splitlines():
         key, _, value = line.strip().partition(": ")
         if not line.startswith(" "):
             rows.append({"names": line})
@@ -162,7 +197,7 @@ def operation_rows(hp_opt):
             rows[-1][key] = value
         else:
             rows[-1]["summary"] = line.strip()
-    table = []
+    cells_of = []
     for row in rows:
         # A bar would end the cell, and stars are emphasis.
         variants = [part.strip() for part in row.get("rule", "").split(" | ")]
@@ -173,8 +208,8 @@ def operation_rows(hp_opt):
             row["stages"],
             row["summary"].replace("*", r"\*"),
         ]
-        table.append("| " + " | ".join(cells) + " |")
-    return table
+        cells_of.append("| " + " | ".join(cells) + " |")
+    return cells_of
 
 
 def productions(lines):
@@ -196,8 +231,8 @@ def parser_productions():
     rules = []
     for source in ["Lexer.h", "Parser*.cpp"]:
         for path in sorted(glob.glob(os.path.join(ROOT, "lib", "IR", source))):
-            with open(path, encoding="utf-8") as file:
-                comments = [re.match(r"///?( .*)", line) for line in file]
+            lines = read(path).splitlines()
+            comments = [re.match(r"///?( .*)", line) for line in lines]
             rules += productions(c[1] if c else "" for c in comments)
     return rules
 
