@@ -124,7 +124,7 @@ int64_t TypeChecker::checkExtents(unsigned index) {
             " has no extent");
       return 0;
     }
-    sum = std::min(sum, maxElements) + std::min(product, maxElements + 1);
+    sum = product > maxElements - sum ? maxElements + 1 : sum + product;
     for (unsigned j = 0; j < i; ++j) {
       if (!segment.name.empty() && segment.name == dim.segments[j].name) {
         fault("segment '" + segment.name + "' occurs twice in " +
@@ -132,7 +132,7 @@ int64_t TypeChecker::checkExtents(unsigned index) {
       }
     }
   }
-  return std::min(sum, maxElements + 1);
+  return sum;
 }
 
 void TypeChecker::checkCuts(unsigned index) {

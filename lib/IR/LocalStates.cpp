@@ -124,7 +124,14 @@ bool BoundRule::gives(Factor factor) const {
 
 llvm::Error BoundRule::refusePartial(AxisId axis, llvm::ArrayRef<State> states,
                                      llvm::ArrayRef<Factor> cuts) {
+  // Named is one that no partial value may be, if there is such a one.
   unsigned broken = llvm::find(states, State::Partial) - states.begin();
+  for (unsigned i = 0; i < states.size(); ++i) {
+    if (states[i] == State::Partial && !isLinearIn(i)) {
+      broken = i;
+      break;
+    }
+  }
   const char *remedy = "reduce it first with all_reduce or reduce_scatter";
   if (query.info.linearity == Linearity::None || !isLinearIn(broken)) {
     return query.refuse("a partial value on axis " + query.quoted(axis) +
