@@ -5,6 +5,17 @@
 
 using namespace hp;
 
+/// The ids that the step can take: rows of its embedding. The model's config
+/// calls them as its spec does.
+static int64_t vocabularySize(Module &step) {
+  for (const Operation &op : step.functions.front()->body->ops) {
+    if (op.is(OpKind::Embedding) && op.operands[1].param) {
+      return op.operands[1].param->type.dims()[0].size();
+    }
+  }
+  return 1;
+}
+
 std::unique_ptr<Dataset> hp::openDataset(const Run &run,
                                          DiagnosticEngine &diag) {
   const DataConfig &data = run.config.data;
@@ -20,7 +31,7 @@ std::unique_ptr<Dataset> hp::openDataset(const Run &run,
   options.layout = data.layout;
   options.pathLoc = data.path.loc;
   options.dtypeLoc = data.dtype.loc;
-  return Dataset::open(options, run.step->config.getInt("vocab_size", 1),
+  return Dataset::open(options, vocabularySize(*run.step),
                        run.config.training.seqLen, diag);
 }
 
