@@ -87,6 +87,12 @@ std::unique_ptr<AtomicFile> AtomicFile::create(StringRef path,
     diag.error(loc) << "cannot write '" << path << "': it is a folder";
     return nullptr;
   }
+  // Renaming over a device or a pipe would take it from everybody.
+  if (fs::exists(path) && !fs::is_regular_file(path)) {
+    diag.error(loc) << "cannot write '" << path
+                    << "': it is not a regular file";
+    return nullptr;
+  }
   StringRef folder = folderOf(path);
   if (!createFolder(folder, diag)) {
     return nullptr;

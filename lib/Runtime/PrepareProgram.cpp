@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "CheckRoles.h"
 #include "hp/IR/Text.h"
 #include "hp/Runtime/Interpreter.h"
 #include <ATen/ATen.h>
@@ -52,6 +53,9 @@ bool Interpreter::prepare(DiagnosticEngine &diag) {
     if (!prepareInstruction(op, diag)) {
       return false;
     }
+  }
+  if (!checkRoles(*function, diag)) {
+    return false;
   }
   if (lossEnd == 0) {
     return diag.error(function->loc)

@@ -5,6 +5,7 @@
 #include "hp/IR/Verifier.h"
 #include "hp/Passes/PassManager.h"
 #include "hp/Spec/Import.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 using namespace hp;
@@ -33,6 +34,23 @@ static std::unique_ptr<Module> readPlan(StringRef path,
     return nullptr;
   }
   return module;
+}
+
+bool hp::checkOutputPath(const RunConfig &config, StringRef path,
+                         Location loc, DiagnosticEngine &diag) {
+  std::string data = config.data.path->empty()
+                         ? std::string()
+                         : resolveInputPath(config, config.data.path);
+  for (StringRef input : {StringRef(config.path), StringRef(data)}) {
+    bool same = false;
+    if (!input.empty() && !llvm::sys::fs::equivalent(input, path, same) &&
+        same) {
+      return diag.error(loc) << "'" << path
+                             << "' is a file that this run reads; writing it "
+                                "would destroy it";
+    }
+  }
+  return true;
 }
 
 std::optional<Run> hp::prepareRun(StringRef configPath,

@@ -73,6 +73,8 @@ bool TrainingLoop::start() {
   if (!interpreter ||
       !checkCheckpointFolder(*run.config.checkpoint.folder, diag) ||
       (!jsonl->empty() &&
+       !checkOutputPath(run.config, *jsonl, jsonl.loc, diag)) ||
+      (!jsonl->empty() &&
        !metricsFile.open(*jsonl, /*stepsToKeep=*/firstStep, jsonl.loc, diag))) {
     return false;
   }

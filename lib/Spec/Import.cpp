@@ -451,6 +451,13 @@ std::unique_ptr<Module> hp::importRun(const RunConfig &run,
                                       llvm::ArrayRef<std::string> folders,
                                       DiagnosticEngine &diag,
                                       std::optional<int64_t> worldSize) {
+  const auto &recompute = run.activationCheckpoint.mode;
+  if (*recompute != Recompute::None) {
+    diag.error(recompute.loc)
+        << "activation checkpointing is not supported yet; "
+           "'activation_checkpoint.mode' must be 'none'";
+    return nullptr;
+  }
   auto spec = readModelSpec(run, folders, diag);
   if (!spec) {
     return nullptr;

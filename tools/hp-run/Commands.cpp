@@ -38,6 +38,9 @@ int hp::runForward(const ConfigArguments &arguments, const std::string &out,
   if (!run) {
     return 1;
   }
+  if (!checkOutputPath(run->config, out, diag.location(out, 0, 0), diag)) {
+    return 1;
+  }
   std::unique_ptr<Dataset> data = openDataset(*run, diag);
   WeightFormat format;
   std::unique_ptr<ParameterStore> store =

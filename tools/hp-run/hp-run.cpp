@@ -14,6 +14,7 @@
 #include "llvm/Support/Process.h"
 #include <csignal>
 #include <exception>
+#include <malloc.h>
 #include <unistd.h>
 
 using namespace hp;
@@ -178,7 +179,18 @@ static int dispatch(DiagnosticEngine &diag) {
   return 1;
 }
 
+/// Every step allocates the same sizes anew. Freed memory stays with the
+/// process: from the system it would come back page by page, each to be cleared
+/// first.
+static void keepFreedMemory() {
+#ifdef M_TRIM_THRESHOLD // glibc
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 int main(int argc, char **argv) {
+  keepFreedMemory();
   cl::HideUnrelatedOptions(category);
   cl::SetVersionPrinter(
       [](llvm::raw_ostream &os) { os << "hp-run " HP_VERSION "\n"; });

@@ -36,6 +36,11 @@ std::optional<Run> prepareRun(llvm::StringRef configPath,
 bool checkPlanFits(Module &plan, Module &configured, const RunConfig &config,
                    DiagnosticEngine &diag);
 
+/// Refuses `path` as a file to write if it is one that the run reads: the
+/// configuration or the data. `loc` is where the path was given.
+bool checkOutputPath(const RunConfig &config, llvm::StringRef path,
+                     Location loc, DiagnosticEngine &diag);
+
 } // namespace hp
 
 #endif // HP_RUNTIME_RUN_H
