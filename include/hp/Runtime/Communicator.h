@@ -1,0 +1,134 @@
+//===- Communicator.h - Messages between ranks ------------------*- C++ -*-===//
+//
+// The collectives that the runtime is built of, over the groups of a mesh. The
+// group of a rank along `axes` are the ranks that differ from it in these axes
+// alone, numbered by their coordinates along `axes`, major to minor.
+//
+// One process computes one or more ranks, its local ranks; every call takes and
+// gives one tensor for each of them, in the order of localRanks():
+//
+//   lockstep   all ranks in one process, for tests, debugging and laptops
+//   gloo       one rank in a process, on CPUs
+//   nccl       one rank in a process, on GPUs; a plugin
+//
+// Calls are in the same order on all ranks. A call that fails, or that waits
+// longer than comm.train_timeout_seconds, throws c10::Error; the interpreter
+// turns it into a diagnostic.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef HP_RUNTIME_COMMUNICATOR_H
+#define HP_RUNTIME_COMMUNICATOR_H
+
+#include "hp/IR/Mesh.h"
+#include <ATen/core/Tensor.h>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hp {
+
+enum class Reduction : uint8_t { Sum, Max };
+
+/// The primitives, as they are counted.
+enum class Primitive : uint8_t {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  SendReceive
+};
+/// `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `send_receive`.
+llvm::StringRef name(Primitive primitive);
+
+/// Bytes by primitive and axes: operand elements times element size, on one
+/// rank. All ranks of a step send the same.
+struct Traffic {
+  struct Key {
+    Primitive primitive;
+    AxisList axes;
+    bool operator<(const Key &other) const {
+      return primitive != other.primitive ? primitive < other.primitive
+                                          : axes < other.axes;
+    }
+  };
+  struct Count {
+    int64_t calls = 0, bytes = 0;
+    bool operator==(const Count &) const = default;
+  };
+  std::map<Key, Count> counts;
+};
+
+class Communicator {
+public:
+  using Tensors = std::vector<at::Tensor>;
+
+  explicit Communicator(const Mesh &mesh) : mesh_(mesh) {}
+  virtual ~Communicator() = default;
+
+  const Mesh &mesh() const { return mesh_; }
+  /// The ranks that this process computes, ascending.
+  virtual llvm::ArrayRef<int64_t> localRanks() const = 0;
+
+  /// Sums (or takes the maximum of) the group's tensors, in place. All ranks of
+  /// a group have the same bytes after.
+  void allReduce(Tensors &tensors, llvm::ArrayRef<AxisId> axes,
+                 Reduction reduction = Reduction::Sum);
+  /// Gives [group, ...]: the group's tensors in order. Operands are contiguous.
+  Tensors allGather(const Tensors &operands, llvm::ArrayRef<AxisId> axes);
+  /// From [group, ...] gives the sum over the group of everyone's slice `i`,
+  /// where `i` is this rank's number in the group.
+  Tensors reduceScatter(const Tensors &operands, llvm::ArrayRef<AxisId> axes);
+  /// From [group, ...] gives [group, ...]: slice `j` is what rank `j` of the
+  /// group had as slice `i`.
+  Tensors allToAll(const Tensors &operands, llvm::ArrayRef<AxisId> axes);
+  /// Gives the tensor of the rank `distance` before this one in the group, so
+  /// that it moves on by `distance`. Cyclic: rank 0 receives from the end;
+  /// otherwise ranks without a sender receive zeros. Bytes are counted once on
+  /// each rank, whether it sends or not.
+  Tensors shift(const Tensors &operands, llvm::ArrayRef<AxisId> axes,
+                int64_t distance, bool cyclic);
+  /// Waits for all ranks of the mesh.
+  virtual void barrier() = 0;
+
+  /// What was sent so far.
+  const Traffic &traffic() const { return traffic_; }
+  void resetTraffic() { traffic_ = Traffic(); }
+
+  //--- Positions --------------------------------------------------------------
+  /// Size of a group along `axes`.
+  int64_t groupSize(llvm::ArrayRef<AxisId> axes) const {
+    return mesh_.size(axes);
+  }
+  /// Number of `rank` within its group along `axes`.
+  int64_t groupRank(int64_t rank, llvm::ArrayRef<AxisId> axes) const;
+  /// The ranks of the group of `rank` along `axes`, in order.
+  std::vector<int64_t> group(int64_t rank, llvm::ArrayRef<AxisId> axes) const;
+
+protected:
+  virtual void doAllReduce(Tensors &tensors, llvm::ArrayRef<AxisId> axes,
+                           Reduction reduction) = 0;
+  virtual Tensors doAllGather(const Tensors &operands,
+                              llvm::ArrayRef<AxisId> axes) = 0;
+  virtual Tensors doReduceScatter(const Tensors &operands,
+                                  llvm::ArrayRef<AxisId> axes) = 0;
+  virtual Tensors doAllToAll(const Tensors &operands,
+                             llvm::ArrayRef<AxisId> axes) = 0;
+  virtual Tensors doShift(const Tensors &operands, llvm::ArrayRef<AxisId> axes,
+                          int64_t distance, bool cyclic) = 0;
+
+private:
+  void countBytes(Primitive primitive, const Tensors &operands,
+                  llvm::ArrayRef<AxisId> axes);
+  Mesh mesh_; ///< a copy
+  Traffic traffic_;
+};
+
+/// All ranks of `mesh` in this process, one after the other. Sums in the order
+/// of the group's ranks.
+std::unique_ptr<Communicator> makeLockstepCommunicator(const Mesh &mesh);
+
+} // namespace hp
+
+#endif // HP_RUNTIME_COMMUNICATOR_H
