@@ -49,6 +49,7 @@ private:
   void verifyTypes(const Operation &op);
   void verifyRotary(const Operation &op);
   void define(Value *value, const Operation *op, unsigned index);
+  void checkInForce(const Value &value, Location loc);
   void defineResults(const Operation &op);
 
   //--- What leaves ------------------------------------------------------------

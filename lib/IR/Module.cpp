@@ -1,6 +1,7 @@
 //===- Module.cpp - Operations, blocks, functions, modules ----------------===//
 
 #include "hp/IR/Module.h"
+#include "llvm/ADT/STLExtras.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -13,11 +14,19 @@ Type Operand::type(Module &module) const {
   if (!param) {
     return value ? value->type : Type();
   }
-  if (!param->type->store) {
+  AxisSet idle = module.mesh.all() - module.axesInForce();
+  AxisSet placed =
+      param->type.shardedAxes() | param->type->repl | param->type->partial;
+  if (!param->type->store && (placed & idle).empty()) {
     return param->type;
   }
   TypeData data = *param->type;
   data.store.reset();
+  data.repl = data.repl - idle;
+  data.partial = data.partial - idle;
+  for (Dim &dim : data.dims) {
+    llvm::erase_if(dim.axes, [&](AxisId axis) { return idle.contains(axis); });
+  }
   return module.type(data);
 }
 
@@ -258,6 +267,28 @@ Type Module::dual(Type type) {
   std::swap(data.repl, data.partial);
   data.store.reset();
   return this->type(data);
+}
+
+static AxisSet namedAxes(const Mesh &mesh, StringRef name) {
+  std::optional<AxisList> axes = mesh.lookup(name);
+  return axes ? AxisSet(*axes) : AxisSet();
+}
+
+AxisSet Module::contextAxes() const { return namedAxes(mesh, "cp"); }
+
+AxisSet Module::tensorAxes() const { return namedAxes(mesh, "tp"); }
+
+AxisSet Module::axesInForce() const {
+  switch (stage) {
+  case Stage::Spec:
+    return AxisSet();
+  case Stage::Annotated:
+    return mesh.all() - contextAxes() - tensorAxes();
+  case Stage::CP:
+    return mesh.all() - tensorAxes();
+  default:
+    return mesh.all();
+  }
 }
 
 Type Module::scalar(DType dtype) {

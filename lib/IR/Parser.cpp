@@ -147,8 +147,9 @@ bool Parser::parseModule() {
 
 /// The members of a module in the order in which they stand.
 static constexpr const char *memberOrder[] = {
-    "config", "training", "optimizer", "mesh",  "axes", "dim",
-    "tied",   "param",    "stack",     "block", "func"};
+    "config", "training", "optimizer", "parallelism", "sharding",
+    "mesh",   "axes",     "dim",       "tied",        "param",
+    "stack",  "block",    "func"};
 
 /// Position in memberOrder, `stack` ranking with `param`; -1 for another word.
 static int memberRank(StringRef keyword) {
@@ -220,7 +221,9 @@ bool Parser::parseModuleBody() {
   return resolvePending() && checkTies();
 }
 
-/// member ::= (`config` | `training` | `optimizer`) attrs
+/// member ::= (`config` | `training` | `optimizer` | `parallelism` |
+/// `sharding`)
+///            attrs
 ///          | mesh | alias | dim-decl | tie | param | stack | block | func
 bool Parser::parseMember(StringRef keyword, Location loc) {
   if (keyword == "config") {
@@ -231,6 +234,12 @@ bool Parser::parseMember(StringRef keyword, Location loc) {
   }
   if (keyword == "optimizer") {
     return parseAttributeDict(module->optimizer);
+  }
+  if (keyword == "parallelism") {
+    return parseAttributeDict(module->parallelism);
+  }
+  if (keyword == "sharding") {
+    return parseAttributeDict(module->sharding);
   }
   if (keyword == "mesh") {
     return parseMesh(loc);

@@ -117,6 +117,7 @@ private:
   bool parseStackGroup(StackGroup &group);
   bool parseCount(int64_t &count);
   Param *parseParam(Location loc, ParamTable &table);
+  bool parseDeclaredShard(const Attribute &value, Location loc, Param &param);
 
   //--- Types (ParserTypes.cpp) ------------------------------------------------
   bool parseType(Type &type);

@@ -128,7 +128,30 @@ bool Parser::parseTie(Location loc) {
   return true;
 }
 
-/// param ::= `param` symbol `:` type (`{` `init` `=` word `}`)? loc?
+/// `shard=replicated`, `shard=[0, tp]`: dims and axes in turn.
+bool Parser::parseDeclaredShard(const Attribute &value, Location loc,
+                                Param &param) {
+  auto &cuts = param.declared.emplace();
+  if (const Word *word = value.get<Word>();
+      word && word->text == "replicated") {
+    return true;
+  }
+  const Attribute::List *list = value.get<Attribute::List>();
+  bool legal = list && !list->empty() && list->size() % 2 == 0;
+  for (size_t i = 0; legal && i < list->size(); i += 2) {
+    const int64_t *dim = (*list)[i].get<int64_t>();
+    const Word *axis = (*list)[i + 1].get<Word>();
+    legal = dim && axis && *dim >= 0 && *dim < int64_t(param.type.rank());
+    if (legal) {
+      cuts.push_back({unsigned(*dim), module->intern(axis->text)});
+    }
+  }
+  return legal || error(loc) << "'shard' is 'replicated', or a list of a dim "
+                                "and its axis in turn, such as [0, tp]";
+}
+
+/// param ::= `param` symbol `:` type
+///           (`{` `init` `=` word (`,` `shard` `=` cuts)? `}`)? loc?
 Param *Parser::parseParam(Location loc, ParamTable &table) {
   static constexpr StringRef inits[] = {"embedding",   "linear", "bias",
                                         "log_uniform", "ones",   "zeros"};
@@ -156,8 +179,12 @@ Param *Parser::parseParam(Location loc, ParamTable &table) {
   }
   for (const NamedAttribute &entry : attrs.entries()) {
     const Word *word = entry.value.get<Word>();
+    if (entry.name == "shard") {
+      continue;
+    }
     if (entry.name != "init") {
-      unknown(attrsLoc, "attribute of a parameter", entry.name, {"init"});
+      unknown(attrsLoc, "attribute of a parameter", entry.name,
+              {"init", "shard"});
       return nullptr;
     }
     if (!word || !llvm::is_contained(inits, word->text)) {
@@ -174,7 +201,12 @@ Param *Parser::parseParam(Location loc, ParamTable &table) {
   if (!parseOptionalLocation(loc)) {
     return nullptr;
   }
-  return it->second = module->makeParam(name, type, attrs.getText("init"), loc);
+  Param *param = module->makeParam(name, type, attrs.getText("init"), loc);
+  const Attribute *declared = attrs.find("shard");
+  if (declared && !parseDeclaredShard(*declared, attrsLoc, *param)) {
+    return nullptr;
+  }
+  return it->second = param;
 }
 
 //===----------------------------------------------------------------------===//

@@ -264,6 +264,8 @@ void Printer::printHeader() {
   printDict("config", module.config);
   printDict("training", module.training);
   printDict("optimizer", module.optimizer);
+  printDict("parallelism", module.parallelism);
+  printDict("sharding", module.sharding);
   os << "  mesh <";
   llvm::ListSeparator comma;
   for (const MeshAxis &axis : module.mesh.axes()) {
@@ -302,8 +304,23 @@ void Printer::printDict(StringRef keyword, const AttributeList &attrs) {
 void Printer::printParam(const Param &param, unsigned indent) {
   os.indent(indent) << "param @" << param.name << " : ";
   print(param.type);
-  if (!param.init.empty()) {
-    os << " {init=" << param.init << '}';
+  if (!param.init.empty() || param.declared) {
+    os << " {";
+    llvm::ListSeparator comma;
+    if (!param.init.empty()) {
+      os << comma << "init=" << param.init;
+    }
+    if (param.declared && param.declared->empty()) {
+      os << comma << "shard=replicated";
+    } else if (param.declared) {
+      os << comma << "shard=[";
+      llvm::ListSeparator inner;
+      for (const Param::Cut &cut : *param.declared) {
+        os << inner << cut.dim << ", " << cut.axis;
+      }
+      os << ']';
+    }
+    os << '}';
   }
   location(param.loc);
   os << '\n';

@@ -162,9 +162,10 @@ void BlockProof::define(Value *value, const Operation *op, unsigned index) {
   }
   if (isBundle) {
     bundles.push_back(value);
-  } else if (value->type) {
-    state.checkType(value->type, value->loc ? value->loc : loc,
-                    "'%" + value->name + "'");
+  } else if (value->type &&
+             state.checkType(value->type, value->loc ? value->loc : loc,
+                             "'%" + value->name + "'")) {
+    checkInForce(*value, value->loc ? value->loc : loc);
   }
   const Value *root = op ? value : nullptr;
   if (const Operand *source = op ? op->sharesStorageWith(index) : nullptr) {
@@ -173,6 +174,20 @@ void BlockProof::define(Value *value, const Operation *op, unsigned index) {
   ValueFacts &facts = state.facts(value);
   facts.defined = true;
   facts.root = root;
+}
+
+/// Values mention only axes that a pass has brought into force.
+void BlockProof::checkInForce(const Value &value, Location loc) {
+  const Module &module = state.module;
+  AxisSet placed =
+      value.type.shardedAxes() | value.type->repl | value.type->partial;
+  AxisSet idle = placed - module.axesInForce();
+  if (!idle.empty()) {
+    state.error(loc) << "'%" << value.name << "' mentions '"
+                     << module.mesh.str(idle) << "', which "
+                     << (idle.size() == 1 ? "is" : "are")
+                     << " not in force at stage '" << name(module.stage) << "'";
+  }
 }
 
 void BlockProof::defineResults(const Operation &op) {

@@ -74,6 +74,20 @@ static void verifyParam(VerifierState &state, const Param &param,
   if (!facts.usable) {
     return;
   }
+  AxisSet placed =
+      param.type.shardedAxes() | param.type->repl | param.type->partial;
+  if (state.module.stage == Stage::Spec && !placed.empty()) {
+    state.error(param.loc) << name << " is placed over '"
+                           << state.module.mesh.str(placed)
+                           << "' at stage 'spec'; shard-annotate does that, "
+                              "from {shard=...}";
+    facts.usable = false;
+  }
+  if (state.module.stage != Stage::Spec && param.declared) {
+    state.error(param.loc) << name << " still has its declaration 'shard' at "
+                           << "stage '" << hp::name(state.module.stage)
+                           << "'; its type holds the placement there";
+  }
   if (!isFloat(param.type.dtype())) {
     state.error(param.loc) << name << " is " << hp::name(param.type.dtype())
                            << "; a parameter must be of a floating type";

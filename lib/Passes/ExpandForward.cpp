@@ -16,6 +16,7 @@ void StepBuilder::flattenParameters() {
   module.members.clear();
   for (const Member &member : old) {
     if (member.param) {
+      member.param->declared.reset(); // a step holds placements in its types
       module.members.push_back(member);
       parameters.push_back(member.param);
       continue;

@@ -65,6 +65,15 @@ Param *ParamMaker::make(StringRef name, llvm::ArrayRef<Dim> dims,
     }
   }
   Param *param = module.makeParam(fullName, type, init, spec.loc);
+  for (const ParamSharding &sharding : spec.sharding) {
+    if (sharding.param != name) {
+      continue;
+    }
+    auto &cuts = param->declared.emplace();
+    for (const ParamSharding::Cut &cut : sharding.cuts) {
+      cuts.push_back({cut.dim, module.intern(cut.axis)});
+    }
+  }
   if (block) {
     block->params.push_back(param);
   } else {

@@ -52,6 +52,8 @@ private:
   void writeHeader(StringRef flavor);
   void writeTraining();
   void writeOptimizer();
+  void writeParallelism();
+  void writeSharding();
   bool writeMesh();
 
   // Parameters and bodies.
@@ -166,8 +168,56 @@ void Importer::writeTraining() {
   set("max_norm", Attribute{*run.training.maxNorm});
   set("seq_len", Attribute{*run.training.seqLen});
   set("local_batch_size", Attribute{*run.training.localBatchSize});
-  set("sequence_parallel", Attribute{*run.parallelism.enableSequenceParallel});
-  set("loss_parallel", Attribute{!*run.parallelism.disableLossParallel});
+}
+
+/// What the passes read where their options say nothing.
+void Importer::writeParallelism() {
+  AttributeList &list = module->parallelism;
+  auto set = [&](StringRef name, Attribute value) {
+    list.set(module->intern(name), std::move(value));
+  };
+  const ParallelismConfig &parallelism = run.parallelism;
+  set("sequence_parallel", Attribute{*parallelism.enableSequenceParallel});
+  set("loss_parallel", Attribute{!*parallelism.disableLossParallel});
+  set("attention",
+      Attribute{Word{spelling(*parallelism.contextAttention).str()}});
+  set("linear", Attribute{Word{spelling(*parallelism.contextLinear).str()}});
+  set("reshard_after_forward",
+      Attribute{Word{spelling(*parallelism.reshardAfterForward).str()}});
+  const ActivationCheckpointConfig &recompute = run.activationCheckpoint;
+  set("recompute", Attribute{Word{spelling(*recompute.mode).str()}});
+  int64_t layers = 0;
+  if (!StringRef(*recompute.selectiveOption).getAsInteger(10, layers)) {
+    set("selective", Attribute{layers});
+  } else {
+    set("selective", Attribute{Word{*recompute.selectiveOption}});
+  }
+}
+
+/// `sharding {B=dp, S=cp, sequence_parallel=[S, tp], loss_parallel=[V, tp]}`.
+void Importer::writeSharding() {
+  AttributeList &list = module->sharding;
+  auto word = [](StringRef text) { return Attribute{Word{text.str()}}; };
+  for (const ValueSharding &cut : spec.batch) {
+    Attribute::List axes;
+    llvm::append_range(axes, llvm::map_range(cut.axes, word));
+    list.set(module->intern(cut.dim),
+             axes.size() == 1 ? axes[0] : Attribute{std::move(axes)});
+  }
+  auto choice = [&](StringRef name, llvm::ArrayRef<ValueSharding> cuts) {
+    Attribute::List pairs;
+    for (const ValueSharding &cut : cuts) {
+      for (StringRef axis : cut.axes) {
+        pairs.push_back(word(cut.dim));
+        pairs.push_back(word(axis));
+      }
+    }
+    if (!pairs.empty()) {
+      list.set(module->intern(name), Attribute{std::move(pairs)});
+    }
+  };
+  choice("sequence_parallel", spec.sequenceParallel);
+  choice("loss_parallel", spec.lossParallel);
 }
 
 void Importer::writeOptimizer() {
@@ -225,6 +275,8 @@ void Importer::writeHeader(StringRef flavor) {
   dtype = *run.training.dtype == Precision::Float64 ? DType::F64 : DType::F32;
   writeTraining();
   writeOptimizer();
+  writeParallelism();
+  writeSharding();
   int64_t batch = *run.training.localBatchSize * degrees.dataParallel();
   module->dims.push_back(
       {module->intern("B"), batch, run.training.localBatchSize.loc});
@@ -451,13 +503,6 @@ std::unique_ptr<Module> hp::importRun(const RunConfig &run,
                                       llvm::ArrayRef<std::string> folders,
                                       DiagnosticEngine &diag,
                                       std::optional<int64_t> worldSize) {
-  const auto &recompute = run.activationCheckpoint.mode;
-  if (*recompute != Recompute::None) {
-    diag.error(recompute.loc)
-        << "activation checkpointing is not supported yet; "
-           "'activation_checkpoint.mode' must be 'none'";
-    return nullptr;
-  }
   auto spec = readModelSpec(run, folders, diag);
   if (!spec) {
     return nullptr;

@@ -46,6 +46,7 @@
 #include "llvm/Support/Allocator.h"
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace hp {
@@ -73,6 +74,16 @@ struct Param {
   /// How it starts: embedding, linear, bias, log_uniform, ones or zeros.
   llvm::StringRef init;
   Location loc;
+  /// What the model spec declares of its placement, at stage spec;
+  /// shard-annotate turns it into the type. Nothing: the spec is silent. No
+  /// cuts: whole on every rank.
+  struct Cut {
+    unsigned dim;
+    llvm::StringRef axis; ///< of the mesh, an alias, or one of size 1 that the
+                          ///< mesh does not have
+    bool operator==(const Cut &) const = default;
+  };
+  std::optional<llvm::SmallVector<Cut, 1>> declared = std::nullopt;
 };
 
 /// What an operation reads: a value, a parameter, a parameter of an unsharded
@@ -84,7 +95,8 @@ struct Operand {
   bool typeOnly = false;
 
   bool isNone() const { return !value && !param; }
-  /// The type read; a stored parameter read in place has its compute type.
+  /// The type read. Of a parameter its compute type: without storage, and
+  /// with the axes that are in force alone.
   Type type(Module &module) const;
   bool operator==(const Operand &) const = default;
 };
@@ -117,7 +129,8 @@ public:
   /// The rest are saved results and cotangents.
   unsigned numForwardOperands() const;
   /// The operand whose storage result `index` shares: of a view, or the
-  /// cotangent that a backward operation passes on. Null if the result is fresh.
+  /// cotangent that a backward operation passes on. Null if the result is
+  /// fresh.
   const Operand *sharesStorageWith(unsigned index) const;
 };
 
@@ -205,6 +218,11 @@ public:
   AttributeList config;    ///< the model's configuration, as resolved
   AttributeList training;  ///< dtype, loss, max_norm, ...
   AttributeList optimizer; ///< name, beta1, ...
+  /// What the passes are to choose: sequence_parallel, attention, recompute,
+  /// ...
+  AttributeList parallelism;
+  /// What cuts values: B=dp, S=cp, sequence_parallel=[S, tp], ...
+  AttributeList sharding;
   Mesh mesh;
   llvm::SmallVector<DimDecl, 4> dims;
   llvm::SmallVector<Tie, 1> ties;
@@ -244,6 +262,16 @@ public:
   /// The type with states dualized: R and P exchanged, storage dropped.
   Type dual(Type type);
   Type scalar(DType dtype);
+
+  /// The axes of context parallelism (`cp`) and of tensor parallelism (`tp`, or
+  /// what an alias of that name stands for); empty where the mesh has none.
+  AxisSet contextAxes() const;
+  AxisSet tensorAxes() const;
+  /// The axes that values mention at this stage. Parameters carry their whole
+  /// placement from stage annotated on, and passes bring its axes into force:
+  /// shard-annotate all but those of context and tensor parallelism, cp-rewrite
+  /// and tp-insert theirs.
+  AxisSet axesInForce() const;
 
 private:
   llvm::BumpPtrAllocator allocator;
