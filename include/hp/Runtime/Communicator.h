@@ -60,6 +60,12 @@ struct Traffic {
   std::map<Key, Count> counts;
 };
 
+/// Number of `rank` within its group along `axes`.
+int64_t groupRank(const Mesh &mesh, int64_t rank, llvm::ArrayRef<AxisId> axes);
+/// The ranks of the group of `rank` along `axes`, in order.
+std::vector<int64_t> group(const Mesh &mesh, int64_t rank,
+                           llvm::ArrayRef<AxisId> axes);
+
 class Communicator {
 public:
   using Tensors = std::vector<at::Tensor>;
@@ -71,11 +77,14 @@ public:
   /// The ranks that this process computes, ascending.
   virtual llvm::ArrayRef<int64_t> localRanks() const = 0;
 
+  // Operands are contiguous, and of one shape and dtype on all ranks. Results
+  // share no storage with operands.
+
   /// Sums (or takes the maximum of) the group's tensors, in place. All ranks of
   /// a group have the same bytes after.
   void allReduce(Tensors &tensors, llvm::ArrayRef<AxisId> axes,
                  Reduction reduction = Reduction::Sum);
-  /// Gives [group, ...]: the group's tensors in order. Operands are contiguous.
+  /// Gives [group, ...]: the group's tensors in order.
   Tensors allGather(const Tensors &operands, llvm::ArrayRef<AxisId> axes);
   /// From [group, ...] gives the sum over the group of everyone's slice `i`,
   /// where `i` is this rank's number in the group.
@@ -102,9 +111,13 @@ public:
     return mesh_.size(axes);
   }
   /// Number of `rank` within its group along `axes`.
-  int64_t groupRank(int64_t rank, llvm::ArrayRef<AxisId> axes) const;
+  int64_t groupRank(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
+    return hp::groupRank(mesh_, rank, axes);
+  }
   /// The ranks of the group of `rank` along `axes`, in order.
-  std::vector<int64_t> group(int64_t rank, llvm::ArrayRef<AxisId> axes) const;
+  std::vector<int64_t> group(int64_t rank, llvm::ArrayRef<AxisId> axes) const {
+    return hp::group(mesh_, rank, axes);
+  }
 
 protected:
   virtual void doAllReduce(Tensors &tensors, llvm::ArrayRef<AxisId> axes,
@@ -119,8 +132,9 @@ protected:
                           int64_t distance, bool cyclic) = 0;
 
 private:
-  void countBytes(Primitive primitive, const Tensors &operands,
-                  llvm::ArrayRef<AxisId> axes);
+  /// Throws for operands that the ranks cannot have made in lockstep.
+  void checkAndCount(Primitive primitive, const Tensors &operands,
+                     llvm::ArrayRef<AxisId> axes);
   Mesh mesh_; ///< a copy
   Traffic traffic_;
 };
