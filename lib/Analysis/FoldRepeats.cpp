@@ -32,16 +32,19 @@ struct LayerName {
 } // namespace
 
 /// The layer is the first component of digits, after at most a kind (d, g, q)
-/// and a stack, and before a component that begins with no digit.
+/// and a stack, and before a component that begins with no digit. A bundle of
+/// parameters ends with it: `L12`, of `layers.12.`.
 static LayerName splitName(StringRef name) {
   constexpr unsigned maxBefore = 2;
   StringRef rest = name;
   for (unsigned i = 0; i <= maxBefore; ++i) {
     auto [part, after] = rest.split('.');
     LayerName found;
+    bool isBundle =
+        after.empty() && (part.consume_front("L") || rest.ends_with("."));
+    bool isValue = !after.empty() && !llvm::isDigit(after[0]);
     if (!part.empty() && part.size() <= 9 &&
-        llvm::all_of(part, llvm::isDigit) && !after.empty() &&
-        !llvm::isDigit(after[0])) {
+        llvm::all_of(part, llvm::isDigit) && (isBundle || isValue)) {
       part.getAsInteger(10, found.layer);
       found.head = StringRef(name.begin(), part.begin() - name.begin());
       found.tail = StringRef(part.end(), name.end() - part.end());

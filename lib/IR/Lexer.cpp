@@ -224,6 +224,11 @@ Token Lexer::lexName(TokenKind kind) {
                        " characters; at most 1024 are allowed");
   }
   if (length == 0) {
+    if (kind == TokenKind::Symbol && p != end && *p == '*') {
+      Token token = make(TokenKind::Bundle, p + 1);
+      token.text = StringRef();
+      return token;
+    }
     if (kind == TokenKind::Symbol) {
       return make(TokenKind::At, p);
     }

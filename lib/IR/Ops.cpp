@@ -173,7 +173,16 @@ bool OpInfo::passesCotangent(unsigned index) const {
   return columnAt(bwdStorage, index) == 'c';
 }
 
+bool OpInfo::canBeRecomputed() const {
+  return category == OpCategory::Local || category == OpCategory::View ||
+         category == OpCategory::Collective;
+}
+
 const AttributeSpec *OpInfo::findAttribute(StringRef name) const {
+  static const AttributeSpec recompute{"recompute", 'b', true};
+  if (name == recompute.name && canBeRecomputed()) {
+    return &recompute;
+  }
   for (const AttributeSpec &spec : attributes) {
     if (spec.name == name) {
       return &spec;

@@ -98,6 +98,20 @@ bool Parser::findParam(const Scope &scope, StringRef name, Location loc,
 bool Parser::findBundleParam(const Scope &scope, const Value &bundle,
                              StringRef name, Location loc, Param *&param) {
   StringRef prefix = bundle.owner->symbol;
+  if (prefix.empty()) { // all of a template's own
+    auto it = scope.templateParams ? scope.templateParams->find(name)
+                                   : ParamTable::const_iterator();
+    if (scope.templateParams && it != scope.templateParams->end()) {
+      param = it->second;
+      return true;
+    }
+    InFlightDiagnostic report = error(loc);
+    report.note(bundle.loc, "unsharded here");
+    report << "'@" << name
+           << "' is no parameter of this block, so it is not in "
+           << "the bundle '@*'";
+    return report;
+  }
   llvm::SmallString<128> full(prefix);
   full += '.';
   bool isFull = name == prefix || name.starts_with(full);

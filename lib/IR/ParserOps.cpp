@@ -286,10 +286,19 @@ bool Parser::parseCallOperands(Scope &scope, Operation &op) {
          expect(TokenKind::RParen, "',' or ')' after the operands");
 }
 
-/// bundle: the common prefix of parameters that are unsharded together
+/// bundle: the common prefix of parameters that are unsharded together; `@*` in
+/// a template are its own
 bool Parser::parseBundlePrefix(Scope &scope, Operation &op) {
   if (!token.is(TokenKind::Bundle)) {
     return expected("the parameters to unshard, such as @layers.0.*");
+  }
+  if (token.text.empty()) {
+    if (!scope.templateParams) {
+      return error(here()) << "'@*' are the parameters of a block, and this is "
+                              "none; name their prefix, as @norm.*";
+    }
+    advance();
+    return true;
   }
   if (scope.sortedParams.empty()) {
     scope.sortedParams = paramNames(scope, "");

@@ -373,7 +373,7 @@ void Printer::printOperation(const Operation &op) {
     printOperands(op.operands, os);
     os << ')';
   } else if (op.is(OpKind::FsdpUnshard)) {
-    os << " @" << op.symbol << ".*";
+    os << " @" << op.symbol << (op.symbol.empty() ? "*" : ".*");
   } else if (!op.operands.empty()) {
     os << ' ';
     printOperands(op.operands, os);

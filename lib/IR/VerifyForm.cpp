@@ -324,6 +324,22 @@ static StringRef attributeFault(const AttributeSpec &spec,
   }
 }
 
+/// Where flags for expand-step are legal; empty if `name` is none, or is there.
+static StringRef misplacedFlag(const VerifierState &state, const Operation &op,
+                               StringRef name) {
+  Stage stage = state.module.stage;
+  if (name == "recompute" &&
+      (op.backward || (stage != Stage::AC && stage != Stage::Plan))) {
+    return "at stages 'ac' and 'plan' only; a step recomputes by operations of "
+           "its own";
+  }
+  if (name == "keep" && stage != Stage::Plan) {
+    return "at stage 'plan' only; a step says itself how long it keeps a "
+           "bundle";
+  }
+  return {};
+}
+
 static bool verifyAttributes(VerifierState &state, const Operation &op) {
   const OpInfo &info = op.info();
   unsigned before = state.faults;
@@ -347,6 +363,12 @@ static bool verifyAttributes(VerifierState &state, const Operation &op) {
     if (!spec || spec->kind == 'd' || spec->name == "axes") {
       state.error(op.loc) << "'" << op.spelling() << "' has no attribute '"
                           << entry.name << "'";
+      continue;
+    }
+    StringRef misplaced = misplacedFlag(state, op, entry.name);
+    if (!misplaced.empty()) {
+      state.error(op.loc) << "'" << entry.name << "' of '" << op.spelling()
+                          << "' is legal " << misplaced;
       continue;
     }
     StringRef expected = attributeFault(*spec, entry.value);

@@ -134,10 +134,13 @@ bool BlockProof::verifyParamOperand(const Operation &op, const Operand &operand,
     }
     StringRef prefix = bundle->owner ? bundle->owner->symbol : StringRef();
     StringRef rest = param->name;
-    if (!rest.consume_front(prefix) || !rest.starts_with(".")) {
+    bool isInside = prefix.empty()
+                        ? state.facts(param).owner != nullptr
+                        : rest.consume_front(prefix) && rest.starts_with(".");
+    if (!isInside) {
       state.error(op.loc).note(bundle->loc, "unsharded here")
           << "'@" << param->name << "' is not in bundle '%" << bundle->name
-          << "' of '@" << prefix << ".*'";
+          << "' of '@" << prefix << (prefix.empty() ? "*'" : ".*'");
       return false;
     }
     const Operation *resharded = state.facts(bundle).resharded;
@@ -208,6 +211,13 @@ void BlockProof::verifyFree(const Operation &op) {
 }
 
 void BlockProof::verifyUnshard(const Operation &op) {
+  if (op.symbol.empty()) {
+    if (!place.owner || place.owner->params.empty()) {
+      state.error(op.loc) << "'@*' are the parameters of a block, and "
+                          << place.name << " has none of its own";
+    }
+    return;
+  }
   std::string prefix = op.symbol.str() + ".";
   auto isIn = [&](const Param *param) {
     return param->name.starts_with(prefix);

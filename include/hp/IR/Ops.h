@@ -82,6 +82,10 @@ struct OpInfo {
   std::optional<unsigned> viewOf(unsigned index) const;
   /// Whether gradient `index` takes over the storage of the cotangent.
   bool passesCotangent(unsigned index) const;
+  /// Whether the flag `recompute` is legal: its results may be computed again
+  /// for the backward instead of being kept.
+  bool canBeRecomputed() const;
+  /// One of `attributes`, or `recompute`; null for another name.
   const AttributeSpec *findAttribute(llvm::StringRef name) const;
 };
 
