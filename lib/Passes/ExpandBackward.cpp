@@ -27,14 +27,35 @@ void StepBuilder::markTrained(const Operation &forward) {
   }
 }
 
-bool StepBuilder::expandBackward() {
+/// The loss over all ranks, which is returned, and the gradient of each rank's
+/// part of it, with which the backward half begins.
+void StepBuilder::appendLossGradient() {
+  lossOfAll = loss;
+  if (!loss->type->partial.empty()) {
+    Operation *sum = append(OpKind::AllReduce, loss->loc);
+    sum->axes = loss->type->partial.list();
+    sum->operands.push_back({loss});
+    lossOfAll = module.addResult(sum, uniqueName((loss->name + ".all").str()),
+                                 module.scalar(loss->type.dtype()));
+  }
   Operation *ones = append(OpKind::Ones, loss->loc);
   valueGradients[loss] = module.addResult(
       ones, uniqueName(("d." + loss->name).str()), module.dual(loss->type));
-  for (Operation *forward : llvm::reverse(forwardOps)) {
-    if (!appendAdjoint(*forward)) {
+}
+
+bool StepBuilder::expandBackward() {
+  appendLossGradient();
+  scheduleReductions();
+  for (unsigned index = forwardOps.size(); index-- > 0;) {
+    Operation &forward = *forwardOps[index];
+    if (forward.is(OpKind::FsdpReshard)) {
+      reachReshard(forward);
+    } else if (forward.is(OpKind::FsdpUnshard)) {
+      reachUnshard(forward);
+    } else if (!appendAdjoint(forward)) {
       return false;
     }
+    appendReductions(index);
   }
   bool complete = true;
   for (Param *param : parameters) {
@@ -65,6 +86,21 @@ Value *&StepBuilder::runningGradient(const Operand &operand) {
                        : valueGradients[operand.value];
 }
 
+/// What an operation of the backward half names where the forward one read
+/// `operand`: a value computed again, a bundle gathered again.
+Operand StepBuilder::readInBackward(Operand operand, bool needsValue) {
+  operand.typeOnly = !needsValue;
+  if (operand.param && operand.value) {
+    operand.value =
+        needsValue ? openBundle(operand.value) : bundleForType(operand.value);
+  } else if (operand.value && needsValue) {
+    if (Value *copy = copies.lookup(operand.value)) {
+      operand.value = copy;
+    }
+  }
+  return operand;
+}
+
 /// Appends the adjoint of `forward` if a gradient reaches one of its results
 /// and is wanted of one of its operands.
 bool StepBuilder::appendAdjoint(Operation &forward) {
@@ -83,10 +119,29 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
   if (!reached || !wanted) {
     return true;
   }
-  if (!row.hasBackwardOp()) {
-    return diag.error(forward.loc) << "pass 'expand-step': '" << row.spelling
-                                   << "' has no adjoint on one rank";
+  return row.hasBackwardOp()
+             ? appendBackwardOp(forward, cotangents)
+             : appendCollectiveAdjoint(forward, cotangents[0].value);
+}
+
+bool StepBuilder::appendBackwardOp(Operation &forward,
+                                   llvm::ArrayRef<Operand> cotangents) {
+  const OpInfo &row = forward.info();
+  llvm::SmallVector<Value *, 8> values; // that it reads of the forward half
+  for (auto [index, operand] : llvm::enumerate(forward.operands)) {
+    if (row.needsValue(index) && operand.value && !operand.param) {
+      values.push_back(operand.value);
+    }
   }
+  for (unsigned index : row.savedResults()) {
+    if (!forward.results[index]) {
+      return diag.error(forward.loc)
+             << "pass 'expand-step': the adjoint of '" << row.spelling
+             << "' reads result " << index << ", which is dropped here";
+    }
+    values.push_back(forward.results[index]);
+  }
+  recompute(values);
 
   Operation *adjoint = append(forward.kind, forward.loc);
   adjoint->backward = true;
@@ -95,16 +150,11 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
   adjoint->dim = forward.dim;
   adjoint->toDim = forward.toDim;
   for (auto [index, operand] : llvm::enumerate(forward.operands)) {
-    adjoint->operands.push_back(operand);
-    adjoint->operands.back().typeOnly = !row.needsValue(index);
+    adjoint->operands.push_back(readInBackward(operand, row.needsValue(index)));
   }
   for (unsigned index : row.savedResults()) {
-    if (!forward.results[index]) {
-      return diag.error(forward.loc)
-             << "pass 'expand-step': the adjoint of '" << row.spelling
-             << "' reads result " << index << ", which is dropped here";
-    }
-    adjoint->operands.push_back({forward.results[index]});
+    adjoint->operands.push_back(
+        readInBackward({forward.results[index]}, /*needsValue=*/true));
   }
   llvm::append_range(adjoint->operands, cotangents);
 
@@ -113,7 +163,7 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
   llvm::SmallVector<std::pair<const Operand *, Value *>, 1> toAdd;
   llvm::SmallPtrSet<void *, 4> seen;
   bool anyAcc = false;
-  for (unsigned index : diffOperands) {
+  for (unsigned index : row.diffOperands(forward.operands.size())) {
     const Operand &operand = forward.operands[index];
     if (!isTrained(operand)) {
       adjoint->results.push_back(nullptr);
@@ -142,12 +192,86 @@ bool StepBuilder::appendAdjoint(Operation &forward) {
     debugStream() << '\n';
   });
   for (auto [operand, gradient] : toAdd) {
-    Operation *add = append(OpKind::Add, forward.loc);
-    Value *&running = runningGradient(*operand);
-    add->operands.push_back({running});
-    add->operands.push_back({gradient});
-    running = module.addResult(add, uniqueName(gradientName(*operand)),
-                               gradient->type);
+    joinGradient(*operand, gradient, forward.loc);
   }
+  return true;
+}
+
+/// Adds `gradient` to the running gradient of `operand`, where there is one.
+void StepBuilder::joinGradient(const Operand &operand, Value *gradient,
+                               Location loc) {
+  Value *&running = runningGradient(operand);
+  if (!running) {
+    running = gradient;
+    return;
+  }
+  Operation *add = append(OpKind::Add, loc);
+  add->operands.push_back({running});
+  add->operands.push_back({gradient});
+  running =
+      module.addResult(add, uniqueName(gradientName(operand)), gradient->type);
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+/// Makes `adjoint` the collective that takes a gradient back through `forward`.
+///
+///   copy_to                   all_reduce
+///   all_reduce                copy_to
+///   all_gather                reduce_scatter
+///   all_gather to=invariant   shard
+///   shard                     all_gather to=invariant
+///   reduce_scatter            all_gather
+///   all_to_all                all_to_all back
+///
+/// False if that is none of these.
+static bool makeCollectiveAdjoint(const Operation &forward, Operation &adjoint,
+                                  Module &module) {
+  adjoint.axes = forward.axes;
+  adjoint.dim = forward.dim;
+  switch (forward.kind) {
+  case OpKind::CopyTo:
+    adjoint.kind = OpKind::AllReduce;
+    return true;
+  case OpKind::AllReduce:
+    adjoint.kind = OpKind::CopyTo;
+    return true;
+  case OpKind::AllGather:
+    adjoint.kind = forward.attrs.getText("to") == "invariant"
+                       ? OpKind::Shard
+                       : OpKind::ReduceScatter;
+    return true;
+  case OpKind::Shard:
+    adjoint.kind = OpKind::AllGather;
+    adjoint.attrs.set(module.intern("to"), {Word{"invariant"}});
+    return true;
+  case OpKind::ReduceScatter:
+    adjoint.kind = OpKind::AllGather;
+    return true;
+  case OpKind::AllToAll:
+    adjoint.dim = forward.toDim;
+    adjoint.toDim = forward.dim;
+    return true;
+  default:
+    return false;
+  }
+}
+
+/// A collective has no place for a running gradient: it is added after.
+bool StepBuilder::appendCollectiveAdjoint(Operation &forward,
+                                          Value *cotangent) {
+  Operation *adjoint = append(forward.kind, forward.loc);
+  if (!makeCollectiveAdjoint(forward, *adjoint, module)) {
+    return diag.error(forward.loc)
+           << "pass 'expand-step': '" << forward.info().spelling
+           << "' has no adjoint";
+  }
+  const Operand &operand = forward.operands[0];
+  adjoint->operands.push_back({cotangent});
+  Value *gradient = module.addResult(adjoint, uniqueName(gradientName(operand)),
+                                     module.dual(operand.type(module)));
+  joinGradient(operand, gradient, forward.loc);
   return true;
 }

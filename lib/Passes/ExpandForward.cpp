@@ -14,11 +14,16 @@ using llvm::StringRef;
 void StepBuilder::flattenParameters() {
   std::vector<Member> old = std::move(module.members);
   module.members.clear();
+  llvm::StringMap<unsigned> bucketsByName;
   for (const Member &member : old) {
     if (member.param) {
       member.param->declared.reset(); // a step holds placements in its types
       module.members.push_back(member);
       parameters.push_back(member.param);
+      StringRef first = member.param->name.split('.').first;
+      unsigned next = bucketsByName.size();
+      buckets[member.param] =
+          bucketsByName.try_emplace(first, next).first->second;
       continue;
     }
     std::vector<ParamMap> &maps = instances[member.stack->name];
@@ -35,9 +40,13 @@ void StepBuilder::flattenParameters() {
             module.makeParam(name, param->type, param->init, param->loc);
         module.addParam(instance);
         parameters.push_back(instance);
+        buckets[instance] = bucketsByName.size();
         map[param] = instance;
       }
       maps.push_back(std::move(map));
+      bucketsByName.try_emplace(
+          (member.stack->name + "." + llvm::Twine(index)).str(),
+          bucketsByName.size());
       ++index;
     }
   }
@@ -56,7 +65,7 @@ bool StepBuilder::expandForward() {
     body->arguments.push_back(copy);
   }
   llvm::SmallVector<Value *, 1> returned;
-  if (!inlineBlock(*train->body, arguments, "", ParamMap(), returned)) {
+  if (!inlineBlock(*train->body, arguments, Instance(), returned)) {
     return false;
   }
   if (returned.empty() || !isFloat(returned[0]->type.dtype()) ||
@@ -74,12 +83,12 @@ bool StepBuilder::expandForward() {
 
 /// `operand` of a template or function as the step reads it.
 Operand StepBuilder::mapped(Operand operand, const ValueMap &values,
-                            const ParamMap &params) {
+                            const Instance &instance) {
   if (operand.value) {
     operand.value = values.lookup(operand.value);
   }
-  if (Param *instance = params.lookup(operand.param)) {
-    operand.param = instance;
+  if (operand.param) {
+    operand.param = instance.mapped(operand.param);
   }
   return operand;
 }
@@ -94,66 +103,79 @@ bool StepBuilder::countVisit(Location loc) {
                          << maxVisits << " operations";
 }
 
-/// Appends copies of the operations of `source`. Values get `prefix` before
-/// their names; parameters are mapped by `params`, those not in it stay.
+/// Appends what `source` does, as `instance`.
 bool StepBuilder::inlineBlock(Block &source, llvm::ArrayRef<Value *> arguments,
-                              StringRef prefix, const ParamMap &params,
+                              const Instance &instance,
                               llvm::SmallVectorImpl<Value *> &returned) {
   ValueMap values;
   for (auto [formal, actual] : llvm::zip(source.arguments, arguments)) {
     values[formal] = actual;
   }
-  auto map = [&](const Operand &operand) {
-    return mapped(operand, values, params);
-  };
   for (Operation &op : source.ops) {
     if (op.is(OpKind::Return)) {
       for (const Operand &operand : op.operands) {
-        returned.push_back(map(operand).value);
+        returned.push_back(mapped(operand, values, instance).value);
       }
       return true;
     }
     if (!countVisit(op.loc)) {
       return false;
     }
-    if (op.is(OpKind::Stack)) {
+    switch (op.kind) {
+    case OpKind::Stack:
       if (!inlineStack(op, values)) {
         return false;
       }
-      continue;
-    }
-    if (op.is(OpKind::Call)) {
-      if (!inlineCall(op, values, prefix, params)) {
+      break;
+    case OpKind::Call:
+      if (!inlineCall(op, values, instance)) {
         return false;
       }
-      continue;
+      break;
+    case OpKind::FsdpUnshard:
+      appendUnshard(op, values, instance);
+      break;
+    case OpKind::FsdpReshard:
+      appendReshard(op, values, instance);
+      break;
+    default:
+      appendForward(op, values, instance);
     }
-    Operation *copy = append(op.kind, op.loc);
-    copy->attrs = op.attrs;
-    copy->axes = op.axes;
-    copy->dim = op.dim;
-    copy->toDim = op.toDim;
-    copy->symbol = op.symbol;
-    for (const Operand &operand : op.operands) {
-      copy->operands.push_back(map(operand));
-    }
-    for (Value *result : op.results) {
-      if (!result) {
-        copy->results.push_back(nullptr);
-        continue;
-      }
-      values[result] = module.addResult(
-          copy, uniqueName((prefix + result->name).str()), result->type);
-    }
-    markTrained(*copy);
-    forwardOps.push_back(copy);
   }
   return true;
 }
 
+/// Appends a copy of one operation. Its flags for this pass are not copied.
+void StepBuilder::appendForward(const Operation &op, ValueMap &values,
+                                const Instance &instance) {
+  Operation *copy = append(op.kind, op.loc);
+  copy->attrs = op.attrs;
+  copy->axes = op.axes;
+  copy->dim = op.dim;
+  copy->toDim = op.toDim;
+  copy->symbol = op.symbol;
+  for (const Operand &operand : op.operands) {
+    copy->operands.push_back(mapped(operand, values, instance));
+  }
+  for (Value *result : op.results) {
+    if (!result) {
+      copy->results.push_back(nullptr);
+      continue;
+    }
+    values[result] = module.addResult(
+        copy, uniqueName(instance.valuePrefix + result->name.str()),
+        result->type);
+  }
+  if (copy->attrs.erase("recompute")) {
+    marked[copy] = forwardOps.size();
+  }
+  markTrained(*copy);
+  forwardOps.push_back(copy);
+}
+
 /// What the called function does, in place of the call.
 bool StepBuilder::inlineCall(const Operation &op, ValueMap &values,
-                             StringRef prefix, const ParamMap &params) {
+                             const Instance &instance) {
   constexpr unsigned maxDepth = 64;
   if (callDepth == maxDepth) {
     return diag.error(op.loc) << "pass 'expand-step': calls nest more than "
@@ -161,12 +183,14 @@ bool StepBuilder::inlineCall(const Operation &op, ValueMap &values,
   }
   llvm::SmallVector<Value *, 4> actuals;
   for (const Operand &operand : op.operands) {
-    actuals.push_back(mapped(operand, values, params).value);
+    actuals.push_back(mapped(operand, values, instance).value);
   }
   llvm::SmallVector<Value *, 1> returned;
+  Instance callee;
+  callee.valuePrefix = instance.valuePrefix;
   ++callDepth;
-  bool ok = inlineBlock(*module.findFunction(op.symbol)->body, actuals, prefix,
-                        params, returned);
+  bool ok = inlineBlock(*module.findFunction(op.symbol)->body, actuals, callee,
+                        returned);
   --callDepth;
   for (auto [formal, actual] : llvm::zip(op.results, returned)) {
     values[formal] = actual;
@@ -187,13 +211,13 @@ bool StepBuilder::inlineStack(const Operation &op, ValueMap &values) {
     if (!countVisit(op.loc)) {
       return false;
     }
-    std::string prefix = std::to_string(index) + ".";
-    if (instances.size() > 1) {
-      prefix = op.symbol.str() + "." + prefix;
-    }
+    std::string number = std::to_string(index);
+    std::string stack = instances.size() > 1 ? op.symbol.str() + "." : "";
+    Instance instance{stack + number + ".", op.symbol.str() + "." + number,
+                      stack + "L" + number, &maps[index]};
     llvm::SmallVector<Value *, 1> returned;
-    if (!inlineBlock(*module.findBlock(layers[index])->body, actuals, prefix,
-                     maps[index], returned)) {
+    if (!inlineBlock(*module.findBlock(layers[index])->body, actuals, instance,
+                     returned)) {
       return false;
     }
     actuals[0] = returned[0];

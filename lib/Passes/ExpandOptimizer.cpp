@@ -1,10 +1,88 @@
-//===- ExpandOptimizer.cpp - Norm, clip, AdamW ----------------------------===//
+//===- ExpandOptimizer.cpp - Reductions, norm, clip, AdamW ----------------===//
+//
+// Gradients are reduced bucket by bucket, each as soon as the backward half is
+// done with its parameters; after that nothing is differentiated any more.
+//
+//===----------------------------------------------------------------------===//
 
 #include "StepBuilder.h"
 #include "hp/Analysis/Parameters.h"
 
 using namespace hp;
 using llvm::StringRef;
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// Finds for each bucket the earliest forward operation that reads one of its
+/// parameters or gathers one that is read. When the walk has passed that, the
+/// gradients are complete.
+void StepBuilder::scheduleReductions() {
+  constexpr unsigned never = ~0u;
+  std::vector<unsigned> first(buckets.size() + 1, never);
+  llvm::DenseMap<const Value *, unsigned> gathered;
+  for (unsigned index = 0; index < forwardOps.size(); ++index) {
+    const Operation &op = *forwardOps[index];
+    if (op.is(OpKind::FsdpUnshard)) {
+      gathered[op.results[0]] = index;
+    }
+    for (const Operand &operand : op.operands) {
+      if (!operand.param) {
+        continue;
+      }
+      unsigned at = operand.value ? gathered.lookup(operand.value) : index;
+      unsigned &earliest = first[buckets.lookup(operand.param)];
+      earliest = std::min(earliest, at);
+    }
+  }
+  for (Param *param : parameters) {
+    if (!param->type->repl.empty()) {
+      reductions[first[buckets.lookup(param)]].push_back(param);
+    }
+  }
+}
+
+/// Reductions due when the walk has passed forward operation `index`.
+void StepBuilder::appendReductions(unsigned index) {
+  auto it = reductions.find(index);
+  if (it == reductions.end()) {
+    return;
+  }
+  for (Param *param : it->second) {
+    if (paramGradients.lookup(param)) {
+      reduceGradient(param);
+    }
+  }
+}
+
+/// Sums the gradient of `param` over the axes on which it is replicated; of
+/// those that cut its storage, each rank keeps its piece.
+void StepBuilder::reduceGradient(Param *param) {
+  const TypeData &type = *param->type;
+  Value *&gradient = paramGradients[param];
+  Operation *op = append(OpKind::ReduceGrad, param->loc);
+  op->symbol = param->name;
+  op->operands.push_back({gradient});
+  TypeData reduced = type;
+  reduced.repl = AxisSet();
+  AxisSet sum = type.repl;
+  if (type.store) {
+    reduced.dtype = type.store->dtype;
+    sum = sum - AxisSet(type.store->axes);
+    op->attrs.set(module.intern("scatter"), {type.store->axes});
+  }
+  if (!sum.empty()) {
+    op->attrs.set(module.intern("sum"), {sum.list()});
+  }
+  gradient = module.addResult(op, uniqueName(("s." + param->name).str()),
+                              module.type(reduced));
+  ++written.reductions;
+}
+
+//===----------------------------------------------------------------------===//
+// Norm, clip, update
+//===----------------------------------------------------------------------===//
 
 /// A number of a header line of the module, or an error that names it.
 static std::optional<double> headerNumber(const AttributeList &attrs,
@@ -28,6 +106,50 @@ static std::vector<Param *> updateOrder(Module &module) {
     order.push_back(instance.param);
   }
   return order;
+}
+
+/// Sums of squares, each over the parameters that the same axes cut, and
+/// reduced over those. An element is counted once: on the other axes every rank
+/// has it.
+llvm::SmallVector<Operand, 2>
+StepBuilder::appendNormTerms(llvm::ArrayRef<Param *> order, Location loc) {
+  // Axes that cut -> terms, in the order in which the axes first occur.
+  llvm::MapVector<uint32_t, llvm::SmallVector<Operand, 0>> squares;
+  for (Param *param : order) {
+    Value *gradient = paramGradients[param];
+    TypeData data;
+    data.dtype = DType::F64;
+    data.partial = gradient->type.shardedAxes();
+    if (const auto &store = gradient->type->store) {
+      data.partial = data.partial | AxisSet(store->axes);
+    }
+    Operation *op = append(OpKind::SumSquares, param->loc);
+    op->operands.push_back({gradient});
+    squares[data.partial.raw()].push_back({module.addResult(
+        op, uniqueName(("q." + param->name).str()), module.type(data))});
+  }
+
+  llvm::SmallVector<Operand, 2> totals;
+  for (auto &[cut, terms] : squares) {
+    Type type = terms[0].value->type;
+    AxisList axes = type->partial.list();
+    std::string suffix;
+    for (AxisId axis : axes) {
+      suffix += "." + module.mesh.name(axis).str();
+    }
+    Operation *sum = append(OpKind::Sum, loc);
+    sum->operands.assign(terms.begin(), terms.end());
+    Value *total = module.addResult(sum, uniqueName("qs" + suffix), type);
+    if (!axes.empty()) {
+      Operation *reduce = append(OpKind::AllReduce, loc);
+      reduce->axes = axes;
+      reduce->operands.push_back({total});
+      total = module.addResult(reduce, uniqueName("qt" + suffix),
+                               module.scalar(DType::F64));
+    }
+    totals.push_back({total});
+  }
+  return totals;
 }
 
 bool StepBuilder::expandOptimizer() {
@@ -56,19 +178,9 @@ bool StepBuilder::expandOptimizer() {
   Type real = module.scalar(DType::F64);
   std::vector<Param *> order = updateOrder(module);
 
-  llvm::SmallVector<Operand, 0> squares;
-  for (Param *param : order) {
-    Operation *op = append(OpKind::SumSquares, param->loc);
-    op->operands.push_back({paramGradients[param]});
-    squares.push_back(
-        {module.addResult(op, uniqueName(("q." + param->name).str()), real)});
-  }
-  Operation *sum = append(OpKind::Sum, loc);
-  sum->operands.assign(squares.begin(), squares.end());
-  Value *total = module.addResult(sum, uniqueName("qs"), real);
-
+  llvm::SmallVector<Operand, 2> totals = appendNormTerms(order, loc);
   Operation *norm = append(OpKind::GradNorm, loc);
-  norm->operands.push_back({total});
+  norm->operands.assign(totals.begin(), totals.end());
   Value *gnorm = module.addResult(norm, uniqueName("gnorm"), real);
 
   Operation *clip = append(OpKind::ClipCoef, loc);
@@ -109,7 +221,7 @@ bool StepBuilder::expandOptimizer() {
   }
 
   Operation *end = append(OpKind::Return, loc);
-  for (Value *value : {loss, gnorm, validTargets, ok}) {
+  for (Value *value : {lossOfAll, gnorm, validTargets, ok}) {
     if (value) {
       end->operands.push_back({value});
     }

@@ -54,7 +54,7 @@ public:
     return "write out forward, backward, clip and optimizer as one flat step";
   }
   StringRef needs() const override {
-    return "any stage before step, one rank, a function @train";
+    return "stage plan, or any before step on one rank; a function @train";
   }
   Stage produces() const override { return Stage::Step; }
 
@@ -62,9 +62,11 @@ public:
     if (module.stage == Stage::Step) {
       return "the module is at stage 'step' already";
     }
-    if (module.mesh.numAxes() != 0) {
-      return "it expands the plan of one rank, and this module's mesh has " +
-             std::to_string(module.mesh.numRanks()) + " ranks";
+    if (module.mesh.numAxes() != 0 && module.stage != Stage::Plan) {
+      return "a module on " + std::to_string(module.mesh.numRanks()) +
+             " ranks must be at stage 'plan', and this one is at stage '" +
+             hp::name(module.stage).str() +
+             "'; run the passes that lead there first";
     }
     if (!module.findFunction("train")) {
       return "the module has no function @train to expand";
@@ -73,11 +75,17 @@ public:
   }
 
   bool run(Module &module, DiagnosticEngine &diag) override {
-    if (!StepBuilder(module, diag).build()) {
+    StepBuilder builder(module, diag);
+    if (!builder.build()) {
       return false;
     }
     Block &body = *module.functions.front()->body;
     count("instructions", "operations written, without frees", body.ops.size());
+    const StepBuilder::Counts &counts = builder.counts();
+    count("recomputed", "forward operations written again in the backward",
+          counts.recomputed);
+    count("unshards", "bundles of parameters gathered", counts.unshards);
+    count("reductions", "gradients reduced", counts.reductions);
     markLastUses(module, body);
     return true;
   }
