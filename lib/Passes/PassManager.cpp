@@ -188,14 +188,19 @@ bool hp::addPassesTo(Stage to, Module &module, PassManager &manager,
            << "cannot compile to stage '" << name(to)
            << "': the input is at stage '" << name(module.stage) << "' already";
   }
-  // With one rank there is nothing for the parallel passes to do: expand-step
-  // takes a module of any earlier stage.
+  // The registry is in pipeline order.
+  std::vector<std::unique_ptr<Pass>> chain;
   for (const PassInfo &info : allPasses()) {
     std::unique_ptr<Pass> pass = info.make();
-    if (pass->produces() == to) {
-      manager.add(std::move(pass));
-      return true;
+    if (pass->produces() > module.stage && pass->produces() <= to) {
+      chain.push_back(std::move(pass));
     }
+  }
+  if (!chain.empty() && chain.back()->produces() == to) {
+    for (std::unique_ptr<Pass> &pass : chain) {
+      manager.add(std::move(pass));
+    }
+    return true;
   }
   InFlightDiagnostic report = diag.error(module.loc);
   report << "no pass makes stage '" << name(to) << "'";
