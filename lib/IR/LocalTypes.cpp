@@ -190,24 +190,6 @@ TypeList BoundRule::results(DType dtype) {
 // The engine
 //===----------------------------------------------------------------------===//
 
-/// The factors that no axis may cut in this variant. Where another variant
-/// takes blocks from the shard before, this one needs the sequence whole.
-static std::string wholeFactors(const OpInfo &info, const RuleVariant &rule) {
-  auto takesBlocks = [](const RuleVariant &variant) {
-    bool blocks = false, sequence = false;
-    for (const std::string &side : variant.operands) {
-      blocks |= StringRef(side).contains('n');
-      sequence |= StringRef(side).contains('s');
-    }
-    return blocks && sequence;
-  };
-  std::string whole = info.whole.str();
-  if (llvm::any_of(info.variants, takesBlocks) && !takesBlocks(rule)) {
-    whole += 's';
-  }
-  return whole;
-}
-
 /// The dtype of the results: that of the first floating operand, but for what
 /// changes it.
 static llvm::Expected<DType> resultDType(const TypeQuery &query) {
@@ -272,7 +254,7 @@ llvm::Expected<TypeList> hp::inferByRule(const TypeQuery &query) {
                         Twine(query.operands.size()));
   }
 
-  BoundRule bound(query, *rule, wholeFactors(query.info, *rule));
+  BoundRule bound(query, *rule, query.info.wholeFactors(*rule));
   if (llvm::Error error = bound.checkDTypes()) {
     return error;
   }

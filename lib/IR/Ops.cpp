@@ -1,6 +1,7 @@
 //===- Ops.cpp - The rows of Ops.def as data ------------------------------===//
 
 #include "hp/IR/Ops.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include <vector>
 
@@ -171,6 +172,20 @@ std::optional<unsigned> OpInfo::viewOf(unsigned index) const {
 
 bool OpInfo::passesCotangent(unsigned index) const {
   return columnAt(bwdStorage, index) == 'c';
+}
+
+std::string OpInfo::wholeFactors(const RuleVariant &variant) const {
+  auto takesBlocks = [](const RuleVariant &candidate) {
+    bool blocks = false, sequence = false;
+    for (const std::string &side : candidate.operands) {
+      blocks |= StringRef(side).contains('n');
+      sequence |= StringRef(side).contains('s');
+    }
+    return blocks && sequence;
+  };
+  bool needsSequence =
+      llvm::any_of(variants, takesBlocks) && !takesBlocks(variant);
+  return whole.str() + (needsSequence ? "s" : "");
 }
 
 bool OpInfo::canBeRecomputed() const {

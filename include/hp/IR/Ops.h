@@ -82,6 +82,9 @@ struct OpInfo {
   std::optional<unsigned> viewOf(unsigned index) const;
   /// Whether gradient `index` takes over the storage of the cotangent.
   bool passesCotangent(unsigned index) const;
+  /// The factors that no axis may cut in this variant: `whole`, and the
+  /// sequence where another variant takes blocks from the shard before.
+  std::string wholeFactors(const RuleVariant &variant) const;
   /// Whether the flag `recompute` is legal: its results may be computed again
   /// for the backward instead of being kept.
   bool canBeRecomputed() const;
