@@ -119,15 +119,19 @@ static llvm::SmallVector<StackRun, 2> runsOf(llvm::ArrayRef<StringRef> layers) {
 llvm::SmallVector<StackGroup, 2> Stack::fold(llvm::ArrayRef<StringRef> layers) {
   // The period that covers most layers from the front with at least two repeats
   // and more than one run; the shortest such period wins.
+  constexpr size_t maxPeriod = 256;
   size_t bestPeriod = 0, bestCount = 0;
-  for (size_t period = 2; period <= layers.size() / 2; ++period) {
+  bool differs = false; // two layers of the period
+  for (size_t period = 2; period <= std::min(layers.size() / 2, maxPeriod) &&
+                          bestPeriod * bestCount < layers.size();
+       ++period) {
+    differs |= layers[period - 1] != layers[0];
     size_t count = 1;
-    while ((count + 1) * period <= layers.size() &&
+    while (differs && (count + 1) * period <= layers.size() &&
            layers.slice(count * period, period) == layers.take_front(period)) {
       ++count;
     }
-    if (count >= 2 && count * period > bestCount * bestPeriod &&
-        runsOf(layers.take_front(period)).size() > 1) {
+    if (count >= 2 && count * period > bestCount * bestPeriod) {
       bestPeriod = period;
       bestCount = count;
     }
