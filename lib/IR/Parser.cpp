@@ -183,7 +183,8 @@ bool Parser::parseModuleBody() {
       recover(line);
       continue;
     }
-    bool oncePerModel = newRank <= 3;
+    static const int meshRank = memberRank("mesh"), dimRank = memberRank("dim");
+    bool oncePerModel = newRank <= meshRank;
     if (newRank < rank || (oncePerModel && newRank == rank)) {
       if (newRank == rank) {
         error(loc) << "second '" << keyword << "' in one model";
@@ -196,7 +197,7 @@ bool Parser::parseModuleBody() {
     advance();
     if (!parseMember(keyword, loc)) {
       // Without mesh and dims no type can be read.
-      if (newRank >= 3 && newRank <= 5) {
+      if (newRank >= meshRank && newRank <= dimRank) {
         return false;
       }
       if (keyword == "block" || keyword == "func") {

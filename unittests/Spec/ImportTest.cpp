@@ -205,12 +205,18 @@ TEST_F(ImportTest, RunGivesDimsTrainingAndOptimizer) {
   EXPECT_TRUE(verify(*module, log.diag)) << log.text();
   std::string text = str(*module);
   EXPECT_NE(text.find("  training {dtype=float64, loss=cross_entropy, "
-                      "max_norm=0.5, seq_len=64, local_batch_size=2, "
-                      "sequence_parallel, loss_parallel=false}\n"),
+                      "max_norm=0.5, seq_len=64, local_batch_size=2}\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("  optimizer {name=adamw, beta1=0.9, beta2=0.99, "
                       "eps=1e-08, weight_decay=0.1, no_decay=[\"*.bias\"]}\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("  parallelism {sequence_parallel, loss_parallel=false, "
+                      "attention=ring, linear=state, "
+                      "reshard_after_forward=default, recompute=none, "
+                      "selective=op}\n  sharding {B=dp, S=cp, "
+                      "sequence_parallel=[S, tp], loss_parallel=[V, tp]}\n"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("  mesh <>\n  dim B = 2\n  dim S = 64\n"),

@@ -357,7 +357,11 @@ TEST_F(ModelSpecTest, ThePageDescribesEveryKind) {
   ASSERT_TRUE(read) << log.text();
   auto small = parseModelSpec(base, "s", log.diag);
   ASSERT_TRUE(small);
-  EXPECT_EQ(str(*importFrom(*read, "one")), str(*importFrom(*small, "one")));
+  std::string declared = str(*importFrom(*small, "one"));
+  size_t shard = declared.find(", shard=[0, tp]");
+  ASSERT_NE(shard, std::string::npos);
+  declared.erase(shard, StringRef(", shard=[0, tp]").size());
+  EXPECT_EQ(str(*importFrom(*read, "one")), declared);
 }
 
 TEST_F(ModelSpecTest, EveryComponentSaysWhatItIs) {

@@ -13,15 +13,18 @@
 // spec that made it.
 //
 // From a run come the dims B (sequences of a step over all ranks) and S, the
-// mesh, the dtype of all floats, and the lines `training` and `optimizer`:
+// mesh, the dtype of all floats, and the header lines
 //
 //   training {dtype=float32, loss=cross_entropy, max_norm=1.0, seq_len=128,
-//             local_batch_size=8, sequence_parallel, loss_parallel}
+//             local_batch_size=8}
 //   optimizer {name=adamw, beta1=0.9, beta2=0.95, eps=1e-08,
 //              weight_decay=0.1, no_decay=["*.bias"]}
+//   parallelism {sequence_parallel, loss_parallel, attention=ring, linear=state,
+//                reshard_after_forward=default, recompute=none, selective=op}
+//   sharding {B=dp, S=cp, sequence_parallel=[S, tp], loss_parallel=[V, tp]}
 //
-// Axes of size 1 are dropped unless `comm.keep_trivial` keeps them. How weights
-// and values are sharded stays in the spec: ModelSpec::sharding.
+// Axes of size 1 are dropped unless `comm.keep_trivial` keeps them. Parameters
+// carry the spec's declarations (`shard=[0, tp]`); shard-annotate applies them.
 //
 //===----------------------------------------------------------------------===//
 
