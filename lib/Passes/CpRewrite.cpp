@@ -138,7 +138,7 @@ bool CpRewriter::rewriteWhole(Operation &op, WholeDim whole) {
 /// An integer that comes out as a term of a sum over cp counts for all ranks
 /// (valid targets do): its all_reduce takes in cp, or is made.
 bool CpRewriter::sumCounts(Operation &op) {
-  for (Value *&result : op.results) {
+  for (Value *result : op.results) {
     if (!result || isFloat(result->type.dtype()) ||
         (result->type->partial & AxisSet(axes)).empty()) {
       continue;
@@ -148,17 +148,12 @@ bool CpRewriter::sumCounts(Operation &op) {
       reduction->axes = (AxisSet(reduction->axes) | AxisSet(axes)).list();
       continue;
     }
-    // The sum takes over the name and the readers of what was whole before.
-    Value *sum = result;
-    result = module.makeValue(names->unique("cnt"), sum->type, op.loc);
-    result->owner = &op;
-    result->index = sum->index;
     Operation *reduction = insertAfter(op, OpKind::AllReduce);
     reduction->axes = axes;
     reduction->operands.push_back({result});
-    reduction->results.push_back(sum);
-    sum->owner = reduction;
-    sum->index = 0;
+    Value *total = module.addResult(
+        reduction, names->unique((result->name + ".all").str()), Type());
+    replaceUsesAfter(*reduction, result, total);
     if (!retype(*reduction)) {
       return false;
     }
