@@ -143,6 +143,9 @@ bool CpRewriter::computeByHeads(Operation &op, const HeadOperands &heads) {
   }
 
   Value *output = op.results[0];
+  if (!output) {
+    return retype(op); // dropped: nothing to move back
+  }
   op.results.clear();
   Value *byHeads = addResult(op, (output->name + ".h").str());
   if (!byHeads) {
