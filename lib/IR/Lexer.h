@@ -9,7 +9,7 @@
 //   string  ::= `"` (char | `\"` | `\\` | `\n` | `\t` | `\` hex hex)* `"`
 //   value   ::= `%` name                          %12.qkv
 //   symbol  ::= `@` name                          @layers.0.norm.weight, @tp
-//   bundle  ::= `@` name `.*`                     @layers.0.*
+//   bundle  ::= `@` name `.*` | `@*`              @layers.0.*
 //   name    ::= [A-Za-z0-9_.]+
 //
 //===----------------------------------------------------------------------===//
