@@ -1,10 +1,11 @@
-//===- BlockProof.h - Inside proofs 1, 2, 3 and 5 ----------------*- C++
-//-*-===//
+//===- BlockProof.h - Inside proofs 1 to 3 and 5 to 7 -----------*- C++ -*-===//
 //
 // The walk over one block. Its parts:
 //
-//   VerifyBlock.cpp     order, types, results, what leaves
-//   VerifyOperands.cpp  what is read, storage, bundles
+//   VerifyBlock.cpp         order, types, results, what leaves
+//   VerifyOperands.cpp      what is read, storage
+//   VerifyBundles.cpp       buckets
+//   VerifyGradientAxes.cpp  over which axes a parameter's gradient is summed
 //
 // Private to lib/IR.
 //
@@ -22,7 +23,9 @@ public:
   BlockProof(VerifierState &state, const BlockPlace &place)
       : state(state), module(state.module), place(place) {}
 
-  void run();
+  /// False if the model's part has faults, adjoints included; those of norm and
+  /// update do not count.
+  bool run();
 
 private:
   void defineArguments();
@@ -40,13 +43,19 @@ private:
 
   //--- Storage and bundles ----------------------------------------------------
   void verifyFree(const Operation &op);
+  llvm::SmallVector<Param *, 16> bucketOf(const Operation &op);
   void verifyUnshard(const Operation &op);
   void verifyReshard(const Operation &op);
   const Value *rootOf(const Operand &operand);
 
   //--- Types and results ------------------------------------------------------
   void verifyCallOrder(const Operation &op);
+  /// What an operation computes, by kind and forward operands: a fault of it is
+  /// one of its adjoint as well, and is told once.
+  static llvm::SmallVector<const void *, 8> identity(const Operation &op);
   void verifyTypes(const Operation &op);
+  bool inferredAsPrinted(const Operation &op);
+  void verifyGradientAxes(const Operation &op);
   void verifyRotary(const Operation &op);
   void define(Value *value, const Operation *op, unsigned index);
   void checkInForce(const Value &value, Location loc);
@@ -54,13 +63,17 @@ private:
 
   //--- What leaves ------------------------------------------------------------
   void verifyReturn(const Operation &op);
-  void verifyLeaving(const Operation &op, const Operand &operand);
+  void verifyLeaving(const Operation &op, const Operand &operand,
+                     unsigned position);
+  void verifyLoss(const Operation &op, const Operand &operand);
 
   VerifierState &state;
   Module &module;
   const BlockPlace &place;
   llvm::DenseMap<const char *, const Value *> names;
   llvm::SmallVector<const Value *, 8> bundles;
+  /// Identities of forward operations with wrong types.
+  std::vector<llvm::SmallVector<const void *, 8>> wrong;
   bool returned = false;
 };
 

@@ -128,6 +128,7 @@ private:
   bool parseStates(TypeData &data);
   bool parseStore(TypeData &data);
   bool parseAxis(AxisList &axes);
+  llvm::SmallVector<llvm::StringRef, 16> axisNames() const;
   /// The axes between parentheses, to the closing one.
   bool parseAxesInParens(AxisList &axes);
   /// The axes after `@`.
@@ -135,6 +136,13 @@ private:
   /// Refuses axes that occur twice or are too many.
   bool checkDistinct(llvm::ArrayRef<AxisId> axes, Location loc);
   llvm::StringRef typeSlice() const;
+  struct UnknownAxis {
+    Location loc;
+    llvm::StringRef name;
+  };
+  /// While a type is read: its axes that are none, to be told with what else is
+  /// wrong with it.
+  llvm::SmallVectorImpl<UnknownAxis> *unknownAxesOfType = nullptr;
 
   //--- Attributes (ParserAttributes.cpp) --------------------------------------
   bool parseAttributeDict(AttributeList &attrs);

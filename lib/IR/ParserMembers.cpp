@@ -128,9 +128,11 @@ bool Parser::parseTie(Location loc) {
   return true;
 }
 
-/// `shard=replicated`, `shard=[0, tp]`: dims and axes in turn.
+/// `shard=replicated`, `shard=[0, tp]`: dims and axes in turn. Whether they are
+/// there, the verifier tells.
 bool Parser::parseDeclaredShard(const Attribute &value, Location loc,
                                 Param &param) {
+  constexpr int64_t maxDeclaredDim = 1024;
   auto &cuts = param.declared.emplace();
   if (const Word *word = value.get<Word>();
       word && word->text == "replicated") {
@@ -141,7 +143,7 @@ bool Parser::parseDeclaredShard(const Attribute &value, Location loc,
   for (size_t i = 0; legal && i < list->size(); i += 2) {
     const int64_t *dim = (*list)[i].get<int64_t>();
     const Word *axis = (*list)[i + 1].get<Word>();
-    legal = dim && axis && *dim >= 0 && *dim < int64_t(param.type.rank());
+    legal = dim && axis && *dim >= 0 && *dim <= maxDeclaredDim;
     if (legal) {
       cuts.push_back({unsigned(*dim), module->intern(axis->text)});
     }

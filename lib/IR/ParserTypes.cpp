@@ -67,10 +67,22 @@ bool Parser::parseType(Type &type) {
   }
   Location loc = here();
   TypeData data;
-  if (!parseTypeData(data)) {
+  llvm::SmallVector<UnknownAxis, 1> unknownAxes;
+  unknownAxesOfType = &unknownAxes;
+  bool read = parseTypeData(data);
+  unknownAxesOfType = nullptr;
+  if (!read) {
     return false;
   }
   std::string faults = checkType(data, module->mesh);
+  if (unknownAxes.size() == 1 && faults.empty()) {
+    return unknown(unknownAxes[0].loc, "axis", unknownAxes[0].name,
+                   axisNames());
+  }
+  for (const UnknownAxis &axis : llvm::reverse(unknownAxes)) {
+    faults = ("unknown axis '" + axis.name + "'").str() +
+             (faults.empty() ? "" : "; ") + faults;
+  }
   if (!faults.empty()) {
     return error(loc) << faults;
   }
@@ -255,6 +267,17 @@ bool Parser::parseStore(TypeData &data) {
 // Axes
 //===----------------------------------------------------------------------===//
 
+llvm::SmallVector<StringRef, 16> Parser::axisNames() const {
+  llvm::SmallVector<StringRef, 16> names;
+  for (const MeshAxis &axis : module->mesh.axes()) {
+    names.push_back(axis.name);
+  }
+  for (const AxisAlias &alias : module->mesh.aliases()) {
+    names.push_back(alias.name);
+  }
+  return names;
+}
+
 /// axis ::= word
 ///
 /// Of the mesh, or a name for several of its axes.
@@ -263,15 +286,13 @@ bool Parser::parseAxis(AxisList &axes) {
     return expected("the name of an axis");
   }
   std::optional<AxisList> found = module->mesh.lookup(token.text);
+  if (!found && unknownAxesOfType) {
+    unknownAxesOfType->push_back({here(), token.text});
+    advance();
+    return true;
+  }
   if (!found) {
-    llvm::SmallVector<StringRef, 16> names;
-    for (const MeshAxis &axis : module->mesh.axes()) {
-      names.push_back(axis.name);
-    }
-    for (const AxisAlias &alias : module->mesh.aliases()) {
-      names.push_back(alias.name);
-    }
-    return unknown(here(), "axis", token.text, names);
+    return unknown(here(), "axis", token.text, axisNames());
   }
   if (axes.size() + found->size() > 2 * Mesh::maxAxes) {
     return error(here()) << "more than " << 2 * Mesh::maxAxes << " axes";
@@ -291,7 +312,8 @@ bool Parser::parseAxesInParens(AxisList &axes) {
       return false;
     }
   } while (consumeIf(TokenKind::Comma));
-  return checkDistinct(axes, loc) &&
+  // Of a type, checkType tells along with all else.
+  return (unknownAxesOfType || checkDistinct(axes, loc)) &&
          expect(TokenKind::RParen, "',' or ')' in the axes");
 }
 

@@ -2,9 +2,15 @@
 //
 // Runs the proofs, and holds what they share:
 //
-//   VerifyForm.cpp      1, symbols, stages, attributes
-//   VerifyBlock.cpp     1, 2, 3, 5, one walk over each block
-//   VerifyBackward.cpp  8, and each parameter reduced, counted, updated once
+//   VerifyForm.cpp           1, symbols and their uses
+//   VerifyOperation.cpp      1, stages and attributes
+//   VerifyBlock.cpp          1, 2, 3, 5, one walk over each block
+//   VerifyOperands.cpp       1 and 7, what may be read
+//   VerifyBundles.cpp        7, buckets
+//   VerifyGradientAxes.cpp   6, the axes of each gradient
+//   VerifyCommunicators.cpp  4, one order of issue
+//   VerifyBackward.cpp       8
+//   VerifyUpdate.cpp         6, each parameter reduced, counted, updated once
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,11 +39,13 @@ bool hp::verify(Module &module, DiagnosticEngine &diag) {
     BlockPlace place{*function->body, function->loc,
                      ("function '@" + function->name + "'").str(), nullptr,
                      function.get()};
-    verifyBlock(state, place);
-    if (module.stage == Stage::Step) {
+    // Of a model that does not hold nothing can be said of its gradients that
+    // was not said already.
+    if (verifyBlock(state, place) && module.stage == Stage::Step) {
       verifyBackward(state, place);
     }
   }
+  verifyCommunicators(state);
   verifyUses(state);
   if (state.faults > VerifierState::maxFaults) {
     diag.error(module.loc) << state.faults - VerifierState::maxFaults

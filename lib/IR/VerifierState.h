@@ -37,6 +37,7 @@ struct ParamFacts {
   bool usable = true;                    ///< its type is legal
   unsigned reads = 0;                    ///< by forward operations
   bool embeds = false, projects = false; ///< read by embedding, by linear
+  const Operation *bucket = nullptr;     ///< the first that gathers it
   //--- VerifyBackward.cpp -----------------------------------------------------
   const Operation *reduced = nullptr, *counted = nullptr, *updated = nullptr;
 };
@@ -66,16 +67,14 @@ public:
   /// Says of `operand` what type it has and where it comes from.
   void note(InFlightDiagnostic &report, const Operand &operand);
 
-  //--- Values and parameters
-  //---------------------------------------------------
+  //--- Values and parameters --------------------------------------------------
   /// Forgets the values of the block before; makes room for those of `body`.
   void enter(Block &body);
   ValueFacts &facts(const Value *value);
   ParamFacts &facts(const Param *param) { return params[param]; }
   bool isKnown(const Param *param) const { return params.contains(param); }
 
-  //--- Types
-  //-------------------------------------------------------------------
+  //--- Types ------------------------------------------------------------------
   Type typeOf(const Operand &operand);
   /// Whether `type` is legal on the mesh; reports at `loc` the first time.
   bool checkType(Type type, Location loc, const llvm::Twine &what);
@@ -84,18 +83,18 @@ public:
   /// inferTypes, with the answer kept for operations alike.
   llvm::Expected<llvm::ArrayRef<Type>> infer(const Operation &op);
 
-  //--- What is used
-  //------------------------------------------------------------
+  //--- What is used -----------------------------------------------------------
   llvm::DenseSet<const Stack *> usedStacks;
   llvm::DenseSet<const BlockTemplate *> usedBlocks;
+  /// Buckets looked at: the template they stand in, and their symbol, interned.
+  llvm::DenseSet<std::pair<const BlockTemplate *, const char *>> buckets;
 
 private:
   llvm::DenseMap<const Value *, unsigned> valueIndex;
   std::vector<ValueFacts> values;
   llvm::DenseMap<const Param *, ParamFacts> params;
   llvm::DenseMap<const TypeData *, bool> legal;
-  //--- The memory of infer()
-  //---------------------------------------------------
+  //--- The memory of infer() --------------------------------------------------
   using Key = llvm::SmallVector<uint64_t, 16>;
   bool makeKey(const Operation &op, llvm::ArrayRef<Type> operands,
                llvm::ArrayRef<Type> acc, Key &key) const;
@@ -108,10 +107,13 @@ private:
 void verifySymbols(VerifierState &state);
 /// That all of them are used; call after the blocks were walked.
 void verifyUses(VerifierState &state);
+/// That a group of ranks has one communicator.
+void verifyCommunicators(VerifierState &state);
 /// Stage, attributes and symbol of one operation.
 bool verifyOperationForm(VerifierState &state, const Operation &op);
-/// Form, types, states, storage and bundles of one block.
-void verifyBlock(VerifierState &state, const BlockPlace &place);
+/// Form, types, states, storage and bundles of one block. False if its
+/// gradients cannot be spoken of.
+bool verifyBlock(VerifierState &state, const BlockPlace &place);
 /// Gradients, reductions, norm and update of a step.
 void verifyBackward(VerifierState &state, const BlockPlace &place);
 

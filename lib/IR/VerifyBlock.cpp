@@ -13,11 +13,14 @@ using namespace hp;
 using llvm::StringRef;
 using llvm::Twine;
 
-void BlockProof::run() {
+bool BlockProof::run() {
   state.enter(place.body);
   defineArguments();
+  bool holds = true;
   for (Operation &op : place.body.ops) {
+    unsigned before = state.faults;
     visit(op);
+    holds &= state.faults == before || op.info().category == OpCategory::Step;
   }
   if (!returned) {
     state.error(place.loc) << place.name << " does not end in 'return'";
@@ -29,6 +32,7 @@ void BlockProof::run() {
                                   "after its last use";
     }
   }
+  return holds;
 }
 
 void BlockProof::visit(Operation &op) {
@@ -51,7 +55,8 @@ void BlockProof::visit(Operation &op) {
   } else if (formed && op.is(OpKind::Return)) {
     verifyReturn(op);
   }
-  if (formed && state.readsLegalTypes(op)) {
+  if (formed && state.readsLegalTypes(op) &&
+      !(op.backward && llvm::is_contained(wrong, identity(op)))) {
     verifyTypes(op);
   }
   returned |= op.is(OpKind::Return);
@@ -76,7 +81,20 @@ void BlockProof::verifyCallOrder(const Operation &op) {
                       << "; a function calls only what stands above it";
 }
 
-void BlockProof::verifyTypes(const Operation &op) {
+llvm::SmallVector<const void *, 8> BlockProof::identity(const Operation &op) {
+  llvm::SmallVector<const void *, 8> keys = {&op.info()};
+  unsigned count =
+      std::min<unsigned>(op.numForwardOperands(), op.operands.size());
+  for (unsigned i = 0; i < count; ++i) {
+    // Whatever bundle a parameter is read from.
+    const Operand &operand = op.operands[i];
+    keys.push_back(operand.param ? static_cast<const void *>(operand.param)
+                                 : operand.value);
+  }
+  return keys;
+}
+
+bool BlockProof::inferredAsPrinted(const Operation &op) {
   auto types = state.infer(op);
   if (!types) {
     llvm::handleAllErrors(
@@ -92,14 +110,15 @@ void BlockProof::verifyTypes(const Operation &op) {
         [&](const llvm::ErrorInfoBase &other) {
           state.error(op.loc) << other.message();
         });
-    return;
+    return false;
   }
   if (types->size() != op.results.size()) {
     state.error(op.loc) << "'" << op.spelling() << "' has " << types->size()
                         << (types->size() == 1 ? " result" : " results")
                         << ", not " << op.results.size();
-    return;
+    return false;
   }
+  bool same = true;
   for (unsigned i = 0; i < types->size(); ++i) {
     const Value *result = op.results[i];
     Type inferred = (*types)[i];
@@ -112,6 +131,7 @@ void BlockProof::verifyTypes(const Operation &op) {
     auto text = [&](Type type) {
       return type ? str(type, module) : std::string("a bundle");
     };
+    same = false;
     auto report = state.error(op.loc);
     report << "'" << op.spelling() << "': result '%" << result->name << "' is "
            << text(inferred) << ", not " << text(result->type);
@@ -119,7 +139,20 @@ void BlockProof::verifyTypes(const Operation &op) {
       state.note(report, operand);
     }
   }
-  if (op.kind == OpKind::Rope) {
+  return same;
+}
+
+void BlockProof::verifyTypes(const Operation &op) {
+  bool same = inferredAsPrinted(op);
+  if (op.backward) {
+    return;
+  }
+  if (!same) {
+    wrong.push_back(identity(op));
+    return;
+  }
+  verifyGradientAxes(op);
+  if (op.is(OpKind::Rope)) {
     verifyRotary(op);
   }
 }
@@ -231,8 +264,8 @@ void BlockProof::defineArguments() {
 //===----------------------------------------------------------------------===//
 
 void BlockProof::verifyReturn(const Operation &op) {
-  for (const Operand &operand : op.operands) {
-    verifyLeaving(op, operand);
+  for (unsigned i = 0; i < op.operands.size(); ++i) {
+    verifyLeaving(op, op.operands[i], i);
   }
   if (!place.owner) {
     return;
@@ -254,17 +287,21 @@ void BlockProof::verifyReturn(const Operation &op) {
   }
 }
 
-/// Nothing partial leaves, but for the loss: the sum is taken by who knows what
-/// it is for.
-void BlockProof::verifyLeaving(const Operation &op, const Operand &operand) {
+/// Nothing partial leaves, but for the loss of a model that is not yet a step:
+/// there the sum is taken by who knows what it is for.
+void BlockProof::verifyLeaving(const Operation &op, const Operand &operand,
+                               unsigned position) {
   Type type = state.typeOf(operand);
-  if (!type || type->partial.empty()) {
+  if (!type) {
     return;
   }
-  bool isLoss =
-      place.function && type.rank() == 0 && isFloat(type.dtype()) &&
-      (place.function->name == "train" || place.function->name == "step");
+  bool isLoss = place.function && place.function->name == "train" &&
+                position == 0 && type.rank() == 0 && isFloat(type.dtype());
   if (isLoss) {
+    verifyLoss(op, operand);
+    return;
+  }
+  if (type->partial.empty()) {
     return;
   }
   auto report = state.error(op.loc);
@@ -274,6 +311,34 @@ void BlockProof::verifyLeaving(const Operation &op, const Operand &operand) {
   state.note(report, operand);
 }
 
-void hp::verifyBlock(VerifierState &state, const BlockPlace &place) {
-  BlockProof(state, place).run();
+/// A loss has one term for each rank that has tokens of its own, and is else
+/// the same everywhere. Replicated, it would count once for each rank.
+void BlockProof::verifyLoss(const Operation &op, const Operand &operand) {
+  AxisSet tokens;
+  for (const Value *argument : place.body.arguments) {
+    if (argument && argument->type) {
+      tokens = tokens | argument->type.shardedAxes();
+    }
+  }
+  Type type = state.typeOf(operand);
+  if (!type->repl.empty()) {
+    auto report = state.error(op.loc);
+    report << "the loss is replicated over '" << module.mesh.str(type->repl)
+           << "': it would count once for each rank, and gradients come out "
+           << module.mesh.size(type->repl)
+           << " times too large; it must be invariant there, as with logits "
+              "that are gathered with to=invariant";
+    state.note(report, operand);
+  }
+  AxisSet rest = type->partial - tokens;
+  if (!rest.empty()) {
+    auto report = state.error(op.loc);
+    report << "the loss is partial over '" << module.mesh.str(rest)
+           << "', which cuts no tokens; reduce it there first with all_reduce";
+    state.note(report, operand);
+  }
+}
+
+bool hp::verifyBlock(VerifierState &state, const BlockPlace &place) {
+  return BlockProof(state, place).run();
 }

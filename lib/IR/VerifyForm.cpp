@@ -1,4 +1,4 @@
-//===- VerifyForm.cpp - Proof 1: symbols, stages, attributes --------------===//
+//===- VerifyForm.cpp - Proof 1: symbols and their uses -------------------===//
 
 #include "VerifierState.h"
 #include "llvm/ADT/StringMap.h"
@@ -55,6 +55,61 @@ static void verifyDims(VerifierState &state) {
   }
 }
 
+/// What a spec declares of a placement, `shard=[0, tp, 1, cp]`: all that is
+/// wrong with it in one error. That counts do not divide is told by
+/// shard-annotate, with the degrees that would, unless more is wrong.
+static void verifyDeclaration(VerifierState &state, const Param &param) {
+  const Mesh &mesh = state.module.mesh;
+  static constexpr StringRef known[] = {"dp", "dp_replicate", "dp_shard", "cp",
+                                        "tp"};
+  std::string faults;
+  auto fault = [&](const Twine &sentence) {
+    faults += (faults.empty() ? "" : "; ") + sentence.str();
+  };
+  llvm::SmallVector<int64_t, 4> pieces(param.type.rank(), 1);
+  llvm::StringMap<unsigned> usedBy;
+  for (const Param::Cut &cut : *param.declared) {
+    std::optional<AxisList> axes = mesh.lookup(cut.axis);
+    if (!axes && !llvm::is_contained(known, cut.axis)) {
+      fault("there is no axis '" + cut.axis +
+            "'; axes are dp, dp_replicate, dp_shard, cp, tp and those of the "
+            "mesh");
+    }
+    auto [it, isNew] = usedBy.try_emplace(cut.axis, cut.dim);
+    if (!isNew) {
+      fault("axis '" + cut.axis + "' is used twice, for dim " +
+            Twine(it->second) + " and for dim " + Twine(cut.dim));
+    }
+    if (cut.dim >= param.type.rank()) {
+      fault("dim " + Twine(cut.dim) + " is not there: the tensor has " +
+            Twine(param.type.rank()) +
+            (param.type.rank() == 1 ? " dim" : " dims"));
+      continue;
+    }
+    // Groups of heads fewer than the ranks are shard-annotate's to place.
+    const Dim &dim = param.type.dims()[cut.dim];
+    pieces[cut.dim] *= axes && dim.name() != "g" ? mesh.size(*axes) : 1;
+  }
+  if (faults.empty()) {
+    return;
+  }
+  for (unsigned i = 0; i < pieces.size(); ++i) {
+    for (const Segment &segment : param.type.dims()[i].segments) {
+      if (!segment.factors.empty() && segment.factors[0] % pieces[i] != 0) {
+        std::string what = std::to_string(segment.factors[0]);
+        if (!segment.name.empty()) {
+          what += (" '" + segment.name + "'").str();
+        }
+        fault("dim " + Twine(i) + " has " + what +
+              ", which do not divide over " + Twine(pieces[i]) + " ranks");
+        break;
+      }
+    }
+  }
+  state.error(param.loc) << "the declaration 'shard' of parameter '@"
+                         << param.name << "' is not legal: " << faults;
+}
+
 /// The type of a parameter: legal, stored over axes that its gradient is summed
 /// over, and not itself a sum.
 static void verifyParam(VerifierState &state, const Param &param,
@@ -87,6 +142,8 @@ static void verifyParam(VerifierState &state, const Param &param,
     state.error(param.loc) << name << " still has its declaration 'shard' at "
                            << "stage '" << hp::name(state.module.stage)
                            << "'; its type holds the placement there";
+  } else if (param.declared) {
+    verifyDeclaration(state, param);
   }
   if (!isFloat(param.type.dtype())) {
     state.error(param.loc) << name << " is " << hp::name(param.type.dtype())
@@ -96,6 +153,11 @@ static void verifyParam(VerifierState &state, const Param &param,
     state.error(param.loc) << name
                            << " is partial; a parameter is stored as it is, "
                               "not as terms of a sum";
+  }
+  if (param.type->store && state.module.stage < Stage::Plan) {
+    state.error(param.loc) << name << " is stored in pieces at stage '"
+                           << hp::name(state.module.stage)
+                           << "'; fsdp-bucket does that, at stage 'plan'";
   }
   if (param.type->store &&
       !param.type->repl.containsAll(AxisSet(param.type->store->axes))) {
@@ -275,154 +337,4 @@ void hp::verifyUses(VerifierState &state) {
           << "' reads it; both uses are required";
     }
   }
-}
-
-//===----------------------------------------------------------------------===//
-// Operations
-//===----------------------------------------------------------------------===//
-
-static bool verifyStage(VerifierState &state, const Operation &op) {
-  const OpInfo &info = op.info();
-  Stage stage = state.module.stage;
-  Stage first = op.backward ? Stage::Step : info.firstStage;
-  if (stage >= first && stage <= info.lastStage) {
-    return true;
-  }
-  auto report = state.error(op.loc);
-  report << "'" << op.spelling() << "' at stage '" << name(stage)
-         << "'; it is legal ";
-  if (first == info.lastStage) {
-    report << "at stage '" << name(first) << "' only";
-  } else {
-    report << "from stage '" << name(first) << "' to '" << name(info.lastStage)
-           << "'";
-  }
-  return false;
-}
-
-/// What is wrong with the value of an attribute; empty if nothing is. Integers
-/// count something, floats are sizes.
-static StringRef attributeFault(const AttributeSpec &spec,
-                                const Attribute &value) {
-  switch (spec.kind) {
-  case 'i':
-    return value.get<int64_t>() && *value.get<int64_t>() >= 1
-               ? ""
-               : "an integer from 1";
-  case 'f':
-    return !value.get<bool>() && value.number() && *value.number() >= 0
-               ? ""
-               : "a float from 0";
-  case 'b':
-    return value.get<bool>() ? "" : "a flag";
-  case 'w':
-    return value.get<Word>() || value.get<std::string>() ? "" : "a word";
-  case 'a':
-    return value.get<AxisList>() ? "" : "axes, as (dp,cp)";
-  default:
-    return "";
-  }
-}
-
-/// Where flags for expand-step are legal; empty if `name` is none, or is there.
-static StringRef misplacedFlag(const VerifierState &state, const Operation &op,
-                               StringRef name) {
-  Stage stage = state.module.stage;
-  if (name == "recompute" &&
-      (op.backward || (stage != Stage::AC && stage != Stage::Plan))) {
-    return "at stages 'ac' and 'plan' only; a step recomputes by operations of "
-           "its own";
-  }
-  if (name == "keep" && stage != Stage::Plan) {
-    return "at stage 'plan' only; a step says itself how long it keeps a "
-           "bundle";
-  }
-  return {};
-}
-
-static bool verifyAttributes(VerifierState &state, const Operation &op) {
-  const OpInfo &info = op.info();
-  unsigned before = state.faults;
-  bool takesAxes = false, takesDim = false;
-  for (const AttributeSpec &spec : info.attributes) {
-    bool isAxes = spec.name == "axes", isDim = spec.name == "dim";
-    bool isParam = op.kind == OpKind::ReduceGrad && spec.name == "param";
-    takesAxes |= isAxes;
-    takesDim |= isDim;
-    bool given = isAxes    ? !op.axes.empty()
-                 : isDim   ? !op.dim.empty()
-                 : isParam ? !op.symbol.empty()
-                           : op.attrs.find(spec.name) != nullptr;
-    if (!given && !spec.optional) {
-      state.error(op.loc) << "'" << op.spelling() << "' lacks '" << spec.name
-                          << "'";
-    }
-  }
-  for (const NamedAttribute &entry : op.attrs.entries()) {
-    const AttributeSpec *spec = info.findAttribute(entry.name);
-    if (!spec || spec->kind == 'd' || spec->name == "axes") {
-      state.error(op.loc) << "'" << op.spelling() << "' has no attribute '"
-                          << entry.name << "'";
-      continue;
-    }
-    StringRef misplaced = misplacedFlag(state, op, entry.name);
-    if (!misplaced.empty()) {
-      state.error(op.loc) << "'" << entry.name << "' of '" << op.spelling()
-                          << "' is legal " << misplaced;
-      continue;
-    }
-    StringRef expected = attributeFault(*spec, entry.value);
-    if (!expected.empty()) {
-      state.error(op.loc) << "'" << entry.name << "' of '" << op.spelling()
-                          << "' must be " << expected;
-    }
-  }
-  bool moves = op.kind == OpKind::AllToAll;
-  if ((!takesAxes && !op.axes.empty()) || (!takesDim && !op.dim.empty()) ||
-      moves != !op.toDim.empty()) {
-    state.error(op.loc) << "'" << op.spelling() << "' takes "
-                        << (moves       ? "{axis: dim->dim}"
-                            : takesDim  ? "{axis: dim}"
-                            : takesAxes ? "{axis}"
-                                        : "no axes");
-  }
-  return state.faults == before;
-}
-
-/// The symbol of stack and call; what a bundle holds is checked where its
-/// parameters are read.
-static bool verifySymbol(VerifierState &state, const Operation &op) {
-  Module &module = state.module;
-  switch (op.kind) {
-  case OpKind::Stack:
-    if (Stack *stack = module.findStack(op.symbol)) {
-      state.usedStacks.insert(stack);
-      return true;
-    }
-    state.error(op.loc) << "there is no stack '@" << op.symbol << "'";
-    return false;
-  case OpKind::Call:
-    if (module.findFunction(op.symbol)) {
-      return true;
-    }
-    state.error(op.loc) << "there is no function '@" << op.symbol << "'";
-    return false;
-  case OpKind::FsdpUnshard:
-  case OpKind::ReduceGrad:
-    return true;
-  default:
-    if (op.symbol.empty()) {
-      return true;
-    }
-    state.error(op.loc) << "'" << op.spelling()
-                        << "' names no symbol, but has '@" << op.symbol << "'";
-    return false;
-  }
-}
-
-bool hp::verifyOperationForm(VerifierState &state, const Operation &op) {
-  bool ok = verifyStage(state, op);
-  ok &= verifyAttributes(state, op);
-  ok &= verifySymbol(state, op);
-  return ok;
 }

@@ -172,7 +172,7 @@ void BlockProof::countRead(const Operation &op, const Param *param) {
 }
 
 //===----------------------------------------------------------------------===//
-// Storage and bundles
+// Storage
 //===----------------------------------------------------------------------===//
 
 const Value *BlockProof::rootOf(const Operand &operand) {
@@ -207,40 +207,5 @@ void BlockProof::verifyFree(const Operation &op) {
           << "'%" << root->name << "' is freed twice";
     }
     facts.freed = &op;
-  }
-}
-
-void BlockProof::verifyUnshard(const Operation &op) {
-  if (op.symbol.empty()) {
-    if (!place.owner || place.owner->params.empty()) {
-      state.error(op.loc) << "'@*' are the parameters of a block, and "
-                          << place.name << " has none of its own";
-    }
-    return;
-  }
-  std::string prefix = op.symbol.str() + ".";
-  auto isIn = [&](const Param *param) {
-    return param->name.starts_with(prefix);
-  };
-  bool any = place.owner && llvm::any_of(place.owner->params, isIn);
-  for (const Member &member : module.members) {
-    any |= member.param && isIn(member.param);
-  }
-  if (!any) {
-    state.error(op.loc) << "no parameter is in bundle '@" << op.symbol << ".*'";
-  }
-}
-
-void BlockProof::verifyReshard(const Operation &op) {
-  for (const Operand &operand : op.operands) {
-    if (!operand.value) {
-      continue;
-    }
-    ValueFacts &facts = state.facts(operand.value);
-    if (facts.resharded) {
-      state.error(op.loc).note(facts.resharded->loc, "resharded first here")
-          << "bundle '%" << operand.value->name << "' is resharded twice";
-    }
-    facts.resharded = &op;
   }
 }
