@@ -55,11 +55,15 @@ static LayerName splitName(StringRef name) {
   return {name, {}, -1};
 }
 
-/// The names of a line, without sigils, in order.
+/// The names of a line, without sigils, in order; those of `{param=...` too.
 static llvm::SmallVector<StringRef, 8> namesOf(StringRef line) {
   llvm::SmallVector<StringRef, 8> names;
-  for (size_t at = line.find_first_of("%@"); at != StringRef::npos;
-       at = line.find_first_of("%@", at + 1)) {
+  constexpr StringRef starts = "%@=";
+  for (size_t at = line.find_first_of(starts); at != StringRef::npos;
+       at = line.find_first_of(starts, at + 1)) {
+    if (line[at] == '=' && !line.take_front(at).ends_with("{param")) {
+      continue;
+    }
     StringRef name = line.drop_front(at + 1).take_while(
         [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
     // An axis of a type is none: `S@cp`.
@@ -282,6 +286,9 @@ void Folder::printGroup(llvm::ArrayRef<LayerLines> segments,
 static StringRef tellingName(const Operation &op) {
   if (op.is(OpKind::Free)) {
     return {};
+  }
+  if (op.is(OpKind::FsdpReshard)) {
+    return op.operands[0].value->name;
   }
   if (op.backward) {
     unsigned first = op.numForwardOperands() + op.info().savedResults().size();
