@@ -18,14 +18,23 @@ using namespace hp;
 
 namespace {
 
-/// The micro flavor as text at `stage`.
-std::string microText(Stage stage) {
+/// The micro flavor as text at `stage`, on one rank or on two of each axis but
+/// dp_replicate, with everything computed again.
+std::string microText(Stage stage, bool manyRanks = false) {
   DiagnosticEngine diag;
+  const char *layout =
+      manyRanks ? "parallelism: {data_parallel_shard_degree: 2, "
+                  "context_parallel_degree: 2, tensor_parallel_degree: 2}\n"
+                  "activation_checkpoint: {mode: full}\n"
+                : "";
   std::optional<RunConfig> config =
-      parseRunConfig("model: {spec: qwen3_5_v2, flavor: micro}\n"
-                     "training: {seq_len: 16, local_batch_size: 2}\n",
+      parseRunConfig(std::string("model: {spec: qwen3_5_v2, flavor: micro}\n"
+                                 "training: {seq_len: 16, "
+                                 "local_batch_size: 2}\n") +
+                         layout,
                      "micro.yaml", {}, diag);
-  std::unique_ptr<Module> module = importRun(*config, modelFolders(), diag, 1);
+  std::unique_ptr<Module> module =
+      importRun(*config, modelFolders(), diag, manyRanks ? 8 : 1);
   PassManager manager;
   EXPECT_TRUE(addPassesTo(stage, *module, manager, diag));
   EXPECT_TRUE(manager.run(*module, diag));
@@ -129,8 +138,9 @@ std::string mutate(const std::string &text, std::mt19937 &random) {
   return mutant;
 }
 
-void driveMutants(Stage stage, int count, Counts &counts) {
-  std::string text = microText(stage);
+void driveMutants(Stage stage, int count, Counts &counts,
+                  bool manyRanks = false) {
+  std::string text = microText(stage, manyRanks);
   std::mt19937 random(20240901);
   for (int i = 0; i < count; ++i) {
     drive(mutate(text, random), counts);
@@ -144,6 +154,16 @@ TEST(PipelineMutation, specsNeverCrashVerifierExpansionOrAnalysis) {
   EXPECT_GT(counts.parsed, 300);
   EXPECT_GT(counts.verified, 60);
   EXPECT_GT(counts.expanded, 30);
+}
+
+TEST(PipelineMutation, parallelPlansNeverCrashPassesOrExpansion) {
+  for (Stage stage : {Stage::Spec, Stage::TP, Stage::AC, Stage::Plan}) {
+    Counts counts;
+    driveMutants(stage, 1500, counts, /*manyRanks=*/true);
+    EXPECT_GT(counts.parsed, 60) << name(stage).str();
+    EXPECT_GT(counts.verified, 5) << name(stage).str();
+    EXPECT_GT(counts.expanded, 2) << name(stage).str();
+  }
 }
 
 TEST(PipelineMutation, stepsNeverCrashVerifierOrAnalysis) {
