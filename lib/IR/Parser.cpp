@@ -222,10 +222,9 @@ bool Parser::parseModuleBody() {
   return resolvePending() && checkTies();
 }
 
-/// member ::= (`config` | `training` | `optimizer` | `parallelism` |
-/// `sharding`)
-///            attrs
+/// member ::= dict attrs
 ///          | mesh | alias | dim-decl | tie | param | stack | block | func
+/// dict   ::= `config` | `training` | `optimizer` | `parallelism` | `sharding`
 bool Parser::parseMember(StringRef keyword, Location loc) {
   if (keyword == "config") {
     return parseAttributeDict(module->config);

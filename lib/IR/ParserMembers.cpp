@@ -128,8 +128,10 @@ bool Parser::parseTie(Location loc) {
   return true;
 }
 
-/// `shard=replicated`, `shard=[0, tp]`: dims and axes in turn. Whether they are
-/// there, the verifier tells.
+/// cuts ::= `replicated` | `[` cut (`,` cut)* `]`
+/// cut  ::= integer `,` axis
+///
+/// Dims and the axes that cut them. Whether they are there, the verifier tells.
 bool Parser::parseDeclaredShard(const Attribute &value, Location loc,
                                 Param &param) {
   constexpr int64_t maxDeclaredDim = 1024;
