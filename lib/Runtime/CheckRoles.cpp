@@ -42,14 +42,16 @@ public:
         expectMadeBy(op, 5, OpKind::Finite, "whether to update");
         break;
       case OpKind::CrossEntropy:
+      case OpKind::CrossEntropyVp:
         expectArgument(op, 1, "lab");
+        lossKind = op.kind;
         break;
       case OpKind::CountValid:
         expectArgument(op, 0, "lab");
         counts = true;
         break;
       case OpKind::Div:
-        expectMadeBy(op, 0, OpKind::CrossEntropy, "the sum of losses");
+        expectMadeBy(op, 0, lossKind, "the sum of losses");
         expectMadeBy(op, 1, OpKind::CountValid, "the number of targets");
         divides = true;
         break;
@@ -64,9 +66,20 @@ public:
   }
 
 private:
+  /// Whether `kind` made the operand, or terms that all_reduce summed to it.
   static bool isMadeBy(const Operand &operand, OpKind kind) {
-    return operand.value && !operand.param && operand.value->owner &&
-           operand.value->owner->is(kind);
+    const Operand *from = &operand;
+    while (from->value && !from->param && from->value->owner) {
+      const Operation &owner = *from->value->owner;
+      if (owner.is(kind)) {
+        return true;
+      }
+      if (!owner.is(OpKind::AllReduce)) {
+        return false;
+      }
+      from = &owner.operands[0];
+    }
+    return false;
   }
   void expectMadeBy(const Operation &op, unsigned index, OpKind kind,
                     StringRef role) {
@@ -91,8 +104,7 @@ private:
   }
   /// loss, norm, number of targets if there is one, whether it updated.
   void checkReturn(const Operation &op) {
-    expectMadeBy(op, 0, divides ? OpKind::Div : OpKind::CrossEntropy,
-                 "the loss");
+    expectMadeBy(op, 0, divides ? OpKind::Div : lossKind, "the loss");
     expectMadeBy(op, 1, OpKind::GradNorm, "the norm");
     if (op.operands.size() > 3) {
       expectMadeBy(op, 2, OpKind::CountValid, "the number of targets");
@@ -110,6 +122,7 @@ private:
 
   Function &step;
   DiagnosticEngine &diag;
+  OpKind lossKind = OpKind::CrossEntropy; ///< the one that was seen
   bool ok = true;
   bool divides = false, counts = false, hasCount = false;
 };

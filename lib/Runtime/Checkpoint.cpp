@@ -4,6 +4,7 @@
 #include "Manifest.h"
 #include "hp/IR/Text.h"
 #include "hp/Runtime/AtomicFile.h"
+#include "hp/Runtime/Pieces.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -121,21 +122,21 @@ bool hp::checkCheckpointFolder(StringRef folder, DiagnosticEngine &diag) {
          AtomicFile::create(join(folder, "writable"), diag) != nullptr;
 }
 
-static std::vector<SafetensorsItem> momentItems(const ParameterStore &store) {
+static std::vector<SafetensorsItem> momentItems(const WholeParameters &whole) {
   std::vector<SafetensorsItem> items;
-  for (const StoredParameter &parameter : store.all()) {
+  for (auto [index, parameter] : llvm::enumerate(whole.description().all())) {
     if (parameter.expAvg.defined()) {
       FileDType dtype = fileDType(parameter.expAvg.scalar_type());
-      items.push_back(
-          tensorItem("exp_avg." + parameter.name, parameter.expAvg, dtype));
-      items.push_back(tensorItem("exp_avg_sq." + parameter.name,
-                                 parameter.expAvgSq, dtype));
+      items.push_back(gatheredItem("exp_avg." + parameter.name, whole, index,
+                                   &StoredParameter::expAvg, dtype));
+      items.push_back(gatheredItem("exp_avg_sq." + parameter.name, whole, index,
+                                   &StoredParameter::expAvgSq, dtype));
     }
   }
   return items;
 }
 
-std::string hp::saveCheckpoint(StringRef folder, const ParameterStore &store,
+std::string hp::saveCheckpoint(StringRef folder, const WholeParameters &whole,
                                const CheckpointKeys &keys, Manifest manifest,
                                DiagnosticEngine &diag) {
   std::string name;
@@ -152,23 +153,29 @@ std::string hp::saveCheckpoint(StringRef folder, const ParameterStore &store,
   // Training state keeps the run's own precision, whatever the weights came
   // from.
   WeightFormat own;
+  const ParameterStore &store = whole.description();
   FileDType dtype = fileDType(store.all().front().value.scalar_type());
-  std::vector<SafetensorsItem> moments = momentItems(store);
+  std::vector<SafetensorsItem> moments = momentItems(whole);
   manifest.hasOptimizer = !moments.empty();
   manifest.updates = store.updates;
 
-  bool ok = createFolder(temporary, diag) &&
-            writeSafetensors(join(temporary, "model.safetensors"),
-                             weightItems(store, *spelling, own, dtype),
-                             {{"format", "pt"}}, diag) &&
-            (moments.empty() ||
-             writeSafetensors(join(temporary, "optimizer.safetensors"), moments,
-                              {{"format", "pt"}}, diag)) &&
-            writeAtomically(join(temporary, "manifest.json"),
-                            manifestText(manifest), diag) &&
-            replaceFolder(temporary, target, diag);
+  // Processes that do not write take the same path.
+  bool writes = whole.isWriter();
+  bool ok =
+      whole.allAgree(!writes || createFolder(temporary, diag)) &&
+      writeGathered(join(temporary, "model.safetensors"),
+                    weightItems(whole, *spelling, own, dtype), whole, diag) &&
+      (moments.empty() ||
+       writeGathered(join(temporary, "optimizer.safetensors"), moments, whole,
+                     diag)) &&
+      whole.allAgree(!writes ||
+                     (writeAtomically(join(temporary, "manifest.json"),
+                                      manifestText(manifest), diag) &&
+                      replaceFolder(temporary, target, diag)));
   if (!ok) {
-    fs::remove_directories(temporary);
+    if (writes) {
+      fs::remove_directories(temporary);
+    }
     return {};
   }
   return target;
@@ -210,8 +217,10 @@ std::optional<Manifest> hp::readManifest(StringRef path,
 }
 
 /// Reads `exp_avg.*` and `exp_avg_sq.*`.
-static bool loadMoments(StringRef file, ParameterStore &store,
+static bool loadMoments(StringRef file,
+                        llvm::MutableArrayRef<ParameterStore> stores,
                         DiagnosticEngine &diag) {
+  const ParameterStore &store = stores[0];
   std::unique_ptr<SafetensorsFile> moments = SafetensorsFile::open(file, diag);
   if (!moments) {
     return false;
@@ -222,53 +231,61 @@ static bool loadMoments(StringRef file, ParameterStore &store,
                            << " tensors; two moments of " << store.all().size()
                            << " parameters are expected";
   }
-  auto read = [&](const std::string &name, const at::Tensor &like,
-                  at::Tensor &out) {
+  auto read = [&](const std::string &name, unsigned index,
+                  at::Tensor StoredParameter::*which) {
+    const StoredParameter &parameter = store.all()[index];
     const SafetensorsEntry *entry = moments->find(name);
     if (!entry) {
       return bool(diag.error(loc) << "tensor '" << name << "' is missing");
     }
-    FileDType dtype = fileDType(like.scalar_type());
+    FileDType dtype = fileDType(parameter.value.scalar_type());
     if (entry->dtype != dtype) {
       return bool(diag.error(loc)
                   << "tensor '" << name << "' is "
                   << fileDTypeName(entry->dtype) << ", and its parameter "
                   << fileDTypeName(dtype));
     }
+    const Extents &shape = parameter.placement.wholeShape;
     if (llvm::ArrayRef<int64_t>(entry->shape) !=
-        llvm::ArrayRef<int64_t>(like.sizes().data(), like.dim())) {
+        llvm::ArrayRef<int64_t>(shape)) {
       return bool(diag.error(loc) << "tensor '" << name
                                   << "' has another shape than its parameter");
     }
-    out = at::empty_like(like);
-    if (out.nbytes()) {
-      std::memcpy(out.mutable_data_ptr(), moments->bytes(*entry).data(),
-                  out.nbytes());
+    at::Tensor whole = at::empty(at::IntArrayRef(shape.data(), shape.size()),
+                                 parameter.value.options());
+    if (whole.nbytes()) {
+      std::memcpy(whole.mutable_data_ptr(), moments->bytes(*entry).data(),
+                  whole.nbytes());
+    }
+    for (ParameterStore &each : stores) {
+      StoredParameter &mine = each.all()[index];
+      mine.*which = cutPiece(whole, mine.placement);
     }
     return true;
   };
-  for (StoredParameter &parameter : store.all()) {
-    if (!read("exp_avg." + parameter.name, parameter.value, parameter.expAvg) ||
-        !read("exp_avg_sq." + parameter.name, parameter.value,
-              parameter.expAvgSq)) {
+  for (auto [index, parameter] : llvm::enumerate(store.all())) {
+    if (!read("exp_avg." + parameter.name, index, &StoredParameter::expAvg) ||
+        !read("exp_avg_sq." + parameter.name, index,
+              &StoredParameter::expAvgSq)) {
       return false;
     }
   }
   return true;
 }
 
-std::optional<Manifest> hp::loadCheckpoint(StringRef path,
-                                           ParameterStore &store,
-                                           const CheckpointKeys &keys,
-                                           llvm::ArrayRef<TiedKey> ties,
-                                           DiagnosticEngine &diag) {
+std::optional<Manifest>
+hp::loadCheckpoint(StringRef path, llvm::MutableArrayRef<ParameterStore> stores,
+                   const CheckpointKeys &keys, llvm::ArrayRef<TiedKey> ties,
+                   DiagnosticEngine &diag) {
   std::optional<Manifest> manifest = readManifest(path, diag);
   if (!manifest ||
-      !loadWeights(store, join(path, "model.safetensors"), keys, ties, diag) ||
+      !loadWeights(stores, join(path, "model.safetensors"), keys, ties, diag) ||
       (manifest->hasOptimizer &&
-       !loadMoments(join(path, "optimizer.safetensors"), store, diag))) {
+       !loadMoments(join(path, "optimizer.safetensors"), stores, diag))) {
     return std::nullopt;
   }
-  store.updates = manifest->updates;
+  for (ParameterStore &store : stores) {
+    store.updates = manifest->updates;
+  }
   return manifest;
 }

@@ -1,72 +1,11 @@
-//===- Communicator.cpp - Groups, and what was sent -----------------------===//
+//===- Communicator.cpp - What was sent
+//---------------------------------------===//
 
 #include "hp/Runtime/Communicator.h"
 #include <ATen/ATen.h>
 
 using namespace hp;
 using llvm::ArrayRef;
-
-llvm::StringRef hp::name(Primitive primitive) {
-  switch (primitive) {
-  case Primitive::AllReduce:
-    return "all_reduce";
-  case Primitive::AllGather:
-    return "all_gather";
-  case Primitive::ReduceScatter:
-    return "reduce_scatter";
-  case Primitive::AllToAll:
-    return "all_to_all";
-  case Primitive::SendReceive:
-    return "send_receive";
-  }
-  return {};
-}
-
-//===----------------------------------------------------------------------===//
-// Positions
-//===----------------------------------------------------------------------===//
-
-/// How far apart two ranks are that are neighbours along `axis`.
-static int64_t stride(const Mesh &mesh, AxisId axis) {
-  int64_t stride = 1;
-  for (unsigned inner = axis + 1; inner < mesh.numAxes(); ++inner) {
-    stride *= mesh.size(AxisId(inner));
-  }
-  return stride;
-}
-
-int64_t hp::groupRank(const Mesh &mesh, int64_t rank, ArrayRef<AxisId> axes) {
-  int64_t number = 0;
-  for (AxisId axis : axes) {
-    number =
-        number * mesh.size(axis) + rank / stride(mesh, axis) % mesh.size(axis);
-  }
-  return number;
-}
-
-std::vector<int64_t> hp::group(const Mesh &mesh, int64_t rank,
-                               ArrayRef<AxisId> axes) {
-  // The rank with coordinate 0 along all axes, then one axis after the other,
-  // the minor ones fastest.
-  for (AxisId axis : axes) {
-    rank -= rank / stride(mesh, axis) % mesh.size(axis) * stride(mesh, axis);
-  }
-  std::vector<int64_t> ranks = {rank};
-  for (AxisId axis : axes) {
-    std::vector<int64_t> next;
-    for (int64_t base : ranks) {
-      for (int64_t i = 0; i < mesh.size(axis); ++i) {
-        next.push_back(base + i * stride(mesh, axis));
-      }
-    }
-    ranks = std::move(next);
-  }
-  return ranks;
-}
-
-//===----------------------------------------------------------------------===//
-// Counting
-//===----------------------------------------------------------------------===//
 
 void Communicator::checkAndCount(Primitive primitive, const Tensors &operands,
                                  ArrayRef<AxisId> axes) {
@@ -82,9 +21,7 @@ void Communicator::checkAndCount(Primitive primitive, const Tensors &operands,
   }
   int64_t bytes =
       operands.empty() ? 0 : operands[0].numel() * operands[0].element_size();
-  Traffic::Count &count = traffic_.counts[{primitive, AxisList(axes)}];
-  count.calls += 1;
-  count.bytes += bytes;
+  traffic_.add(primitive, axes, bytes);
 }
 
 /// The operand of a primitive that deals in slices, one for each rank of the

@@ -47,7 +47,7 @@ protected:
       for (int64_t member : members) {
         pieces.push_back(operands[member]);
       }
-      return at::stack(pieces);
+      return at::stack(pieces).contiguous();
     });
   }
 
@@ -68,7 +68,7 @@ protected:
       for (int64_t member : members) {
         pieces.push_back(operands[member][number]);
       }
-      return at::stack(pieces);
+      return at::stack(pieces).contiguous();
     });
   }
 

@@ -23,21 +23,44 @@ at::ScalarType hp::scalarType(DType dtype) {
   return at::kFloat;
 }
 
-ParameterStore::ParameterStore(Module &module) {
+void ParameterStore::allocate(Module &module,
+                              llvm::function_ref<Placement(Type)> placementOf) {
   for (const ParamInstance &instance : allParameters(module)) {
     Type type = instance.param->type;
-    auto shape = type.localShape(module.mesh);
+    DType dtype = type->store ? type->store->dtype : type.dtype();
+    StoredParameter parameter;
+    parameter.name = instance.name;
+    parameter.init = instance.param->init;
+    parameter.type = type;
+    parameter.placement = placementOf(type);
+    const Extents &shape = parameter.placement.shape;
+    parameter.value = at::empty(at::IntArrayRef(shape.data(), shape.size()),
+                                scalarType(dtype));
     byName[instance.name] = parameters.size();
-    parameters.push_back({instance.name,
-                          instance.param->init,
-                          at::empty(at::IntArrayRef(shape.data(), shape.size()),
-                                    scalarType(type.dtype())),
-                          {},
-                          {}});
+    parameters.push_back(std::move(parameter));
   }
   for (const ParamInstance &instance : registrationOrder(module)) {
     registered.push_back(byName.lookup(instance.name));
   }
+}
+
+ParameterStore::ParameterStore(Module &module, int64_t rank) {
+  allocate(module,
+           [&](Type type) { return hp::placementOf(type, module.mesh, rank); });
+}
+
+ParameterStore ParameterStore::whole(Module &module) {
+  ParameterStore store;
+  store.allocate(module, Placement::whole);
+  return store;
+}
+
+ParameterStores hp::makeStores(Module &module, llvm::ArrayRef<int64_t> ranks) {
+  ParameterStores stores;
+  for (int64_t rank : ranks) {
+    stores.emplace_back(module, rank);
+  }
+  return stores;
 }
 
 StoredParameter *ParameterStore::find(StringRef name) {

@@ -78,6 +78,16 @@ static llvm::MapVector<StringRef, Param *> parametersOf(Module &module) {
   return map;
 }
 
+/// `<dp_shard=4, tp=2>`.
+static std::string meshText(const Module &module) {
+  std::string text = "<";
+  for (const MeshAxis &axis : module.mesh.axes()) {
+    text += (text.size() > 1 ? ", " : "") + axis.name + "=" +
+            std::to_string(axis.size);
+  }
+  return text + ">";
+}
+
 static const Tie *findTie(const Module &module, StringRef alias) {
   auto it = llvm::find_if(module.ties,
                           [&](const Tie &tie) { return tie.alias == alias; });
@@ -108,6 +118,10 @@ bool hp::checkPlanFits(Module &plan, Module &configured,
   comparison.compare("training", plan.training, plan.loc, configured.training);
   comparison.compare("optimizer", plan.optimizer, plan.loc,
                      configured.optimizer);
+  if (meshText(plan) != meshText(configured)) {
+    comparison.differ(plan.loc, "the mesh", meshText(plan),
+                      meshText(configured));
+  }
   for (const DimDecl &dim : configured.dims) {
     const DimDecl *found = plan.findDim(dim.name);
     if (!found || found->size != dim.size) {

@@ -15,11 +15,12 @@ using namespace hp;
 using llvm::StringRef;
 
 std::unique_ptr<Interpreter> Interpreter::create(Module &module,
-                                                 KernelSet &kernels,
-                                                 ParameterStore &store,
+                                                 Communicator &comm,
+                                                 const KernelSets &kernels,
+                                                 ParameterStores &stores,
                                                  DiagnosticEngine &diag) {
   std::unique_ptr<Interpreter> interpreter(
-      new Interpreter(module, kernels, store));
+      new Interpreter(module, comm, kernels, stores));
   if (!interpreter->prepare(diag)) {
     return nullptr;
   }
@@ -34,6 +35,16 @@ unsigned Interpreter::slotOf(const Value *value) {
   return it->second;
 }
 
+/// Where a bundle has a parameter.
+unsigned Interpreter::bundleSlot(const Value *bundle, const Param *param) {
+  auto [it, inserted] =
+      bundleIndex.try_emplace({bundle, param}, unsigned(slots.size()));
+  if (inserted) {
+    slots.emplace_back();
+  }
+  return it->second;
+}
+
 bool Interpreter::prepare(DiagnosticEngine &diag) {
   Function *function = module.findFunction("step");
   if (module.stage != Stage::Step || !function) {
@@ -41,13 +52,21 @@ bool Interpreter::prepare(DiagnosticEngine &diag) {
            << "only a module at stage 'step' can be run; this one is at stage '"
            << hp::name(module.stage) << "'";
   }
-  if (module.mesh.numAxes() != 0) {
+  size_t local = comm.localRanks().size();
+  if (module.mesh.numRanks() != comm.mesh().numRanks() ||
+      kernels.size() != local || stores.size() != local) {
     return diag.error(module.loc)
            << "the plan is made for " << module.mesh.numRanks()
-           << " ranks, and hp-run runs one";
+           << " ranks, and " << comm.mesh().numRanks() << " are running";
   }
   if (!prepareArguments(*function, diag)) {
     return false;
+  }
+  for (ReductionRun &run : reductionRuns(*function)) {
+    for (auto [member, op] : llvm::enumerate(run.members)) {
+      runOf[op] = {unsigned(reductions.size()), unsigned(member)};
+    }
+    reductions.push_back({std::move(run), {}, {}});
   }
   for (const Operation &op : function->body->ops) {
     if (!prepareInstruction(op, diag)) {
@@ -120,33 +139,124 @@ std::optional<Interpreter::Source> Interpreter::source(const Operand &operand,
   if (!operand.param) {
     return Source{Source::Slot, slotOf(operand.value)};
   }
-  StoredParameter *stored = store.find(operand.param->name);
-  auto shape = operand.param->type.localShape(module.mesh);
-  if (!stored ||
-      llvm::ArrayRef<int64_t>(stored->value.sizes().data(),
-                              stored->value.dim()) !=
-          llvm::ArrayRef<int64_t>(shape) ||
-      stored->value.scalar_type() != scalarType(operand.param->type.dtype())) {
-    diag.error(op.loc) << "parameter '@" << operand.param->name << "' of type "
-                       << str(operand.param->type, module)
-                       << " is not among the weights loaded";
+  if (operand.value && operand.param->type->store) {
+    return Source{Source::Slot, bundleSlot(operand.value, operand.param)};
+  }
+  std::optional<unsigned> index = storedAt(*operand.param, op, diag);
+  if (!index) {
     return std::nullopt;
   }
-  return Source{Source::Parameter, unsigned(stored - store.all().data())};
+  return Source{Source::Parameter, *index};
+}
+
+/// The position of `param` in the stores.
+std::optional<unsigned> Interpreter::storedAt(const Param &param,
+                                              const Operation &op,
+                                              DiagnosticEngine &diag) {
+  std::optional<unsigned> index;
+  for (auto [rank, store] : llvm::zip(comm.localRanks(), stores)) {
+    StoredParameter *stored = store.find(param.name);
+    DType dtype =
+        param.type->store ? param.type->store->dtype : param.type.dtype();
+    Extents shape = placementOf(param.type, module.mesh, rank).shape;
+    if (!stored ||
+        llvm::ArrayRef<int64_t>(stored->value.sizes().data(),
+                                stored->value.dim()) !=
+            llvm::ArrayRef<int64_t>(shape) ||
+        stored->value.scalar_type() != scalarType(dtype)) {
+      diag.error(op.loc) << "parameter '@" << param.name << "' of type "
+                         << str(param.type, module)
+                         << " is not among the weights loaded";
+      return std::nullopt;
+    }
+    index = unsigned(stored - store.all().data());
+  }
+  return index;
+}
+
+/// Results of an unshard are the parameters it gathers; a reshard frees them.
+bool Interpreter::prepareBundle(const Operation &op, Instruction &instruction,
+                                DiagnosticEngine &diag) {
+  const Value *bundle =
+      op.is(OpKind::FsdpUnshard) ? op.results[0] : op.operands[0].value;
+  const Operation *unshard = bundle->owner;
+  for (Param *param : bundleParams(module, *unshard)) {
+    if (!param->type->store) {
+      continue; // read where it is stored
+    }
+    unsigned slot = bundleSlot(bundle, param);
+    if (op.is(OpKind::FsdpReshard)) {
+      instruction.frees.push_back(slot);
+      continue;
+    }
+    std::optional<unsigned> index = storedAt(*param, op, diag);
+    if (!index) {
+      return false;
+    }
+    instruction.gathered.push_back(param);
+    instruction.gatheredFrom.push_back(*index);
+    instruction.results.push_back(slot);
+  }
+  return true;
+}
+
+/// Gives results their slots, each in the storage it shares.
+void Interpreter::prepareResults(const Operation &op,
+                                 Instruction &instruction) {
+  for (unsigned index = 0; index < op.results.size(); ++index) {
+    const Value *result = op.results[index];
+    if (!result) {
+      instruction.results.push_back(-1);
+      continue;
+    }
+    unsigned slot = slotOf(result);
+    instruction.results.push_back(slot);
+    const Operand *from = op.sharesStorageWith(index);
+    unsigned root = slot;
+    if (from && from->value && !from->param) {
+      unsigned operandSlot = slotOf(from->value);
+      auto it = rootOf.find(operandSlot);
+      root = it == rootOf.end() ? operandSlot : it->second;
+    }
+    rootOf[slot] = root;
+    sharing[root].push_back(slot);
+  }
+}
+
+/// %loss, %gnorm, then the number of valid targets if there is one, %ok.
+bool Interpreter::prepareReturn(const Operation &op, DiagnosticEngine &diag) {
+  size_t count = op.operands.size();
+  if (count < 3 || count > 4 ||
+      llvm::any_of(op.operands, [](const Operand &operand) {
+        return !operand.value || operand.value->isBundle() ||
+               operand.value->type.rank() != 0;
+      })) {
+    return diag.error(op.loc) << "@step must return the loss, the gradient "
+                                 "norm, the number of valid targets and "
+                                 "whether it updated";
+  }
+  loss = slotOf(op.operands[0].value);
+  gradNorm = slotOf(op.operands[1].value);
+  updated = slotOf(op.operands.back().value);
+  validTargets = count == 4 ? int(slotOf(op.operands[2].value)) : -1;
+  return true;
 }
 
 bool Interpreter::prepareInstruction(const Operation &op,
                                      DiagnosticEngine &diag) {
-  OpCategory category = op.info().category;
-  bool isStructure = category == OpCategory::Structure &&
-                     !op.is(OpKind::Free) && !op.is(OpKind::Return);
-  if (category == OpCategory::Collective || isStructure ||
-      op.is(OpKind::ReduceGrad)) {
-    return diag.error(op.loc) << "'" << op.spelling()
-                              << "' has no meaning in the step of one rank";
+  if (op.is(OpKind::Stack) || op.is(OpKind::Call)) {
+    return diag.error(op.loc)
+           << "'" << op.spelling() << "' has no meaning in a step";
   }
-
-  Instruction instruction{&op, {}, {}, 0, 0, 0, {}};
+  Instruction instruction;
+  instruction.op = &op;
+  if (op.is(OpKind::FsdpUnshard) || op.is(OpKind::FsdpReshard)) {
+    if (!prepareBundle(op, instruction, diag)) {
+      return false;
+    }
+    program.push_back(std::move(instruction));
+    return true;
+  }
   if (op.is(OpKind::Free)) {
     for (const Operand &operand : op.operands) {
       auto shared = sharing.find(slotOf(operand.value));
@@ -176,47 +286,21 @@ bool Interpreter::prepareInstruction(const Operation &op,
            << "'adamw' needs a parameter, its gradient, the clip coefficient, "
               "the learning rate, the step count and whether to update";
   }
-  for (unsigned index = 0; index < op.results.size(); ++index) {
-    const Value *result = op.results[index];
-    if (!result) {
-      instruction.results.push_back(-1);
-      continue;
-    }
-    unsigned slot = slotOf(result);
-    instruction.results.push_back(slot);
-    const Operand *from = op.sharesStorageWith(index);
-    unsigned root = slot;
-    if (from && from->value && !from->param) {
-      unsigned operandSlot = slotOf(from->value);
-      auto it = rootOf.find(operandSlot);
-      root = it == rootOf.end() ? operandSlot : it->second;
-    }
-    rootOf[slot] = root;
-    sharing[root].push_back(slot);
+  if (op.is(OpKind::ReduceGrad)) {
+    std::tie(instruction.run, instruction.member) = runOf.lookup(&op);
+    reductions[instruction.run].gradients.push_back(instruction.operands[0]);
   }
+  prepareResults(op, instruction);
 
   if (op.is(OpKind::Ones)) {
     lossEnd = program.size();
   } else if (op.is(OpKind::AdamW)) {
     updateBegin = updateBegin ? updateBegin : program.size();
-  } else if (op.is(OpKind::CrossEntropy)) {
+  } else if (op.is(OpKind::CrossEntropy) || op.is(OpKind::CrossEntropyVp)) {
     logits = slotOf(op.operands[0].value);
-  } else if (op.is(OpKind::Return)) {
-    // %loss, %gnorm, then the number of valid targets if there is one, %ok.
-    size_t count = op.operands.size();
-    if (count < 3 || count > 4 ||
-        llvm::any_of(op.operands, [](const Operand &operand) {
-          return !operand.value || operand.value->isBundle() ||
-                 operand.value->type.rank() != 0;
-        })) {
-      return diag.error(op.loc) << "@step must return the loss, the gradient "
-                                   "norm, the number of valid targets and "
-                                   "whether it updated";
-    }
-    loss = slotOf(op.operands[0].value);
-    gradNorm = slotOf(op.operands[1].value);
-    updated = slotOf(op.operands.back().value);
-    validTargets = count == 4 ? int(slotOf(op.operands[2].value)) : -1;
+    logitsType = op.operands[0].value->type;
+  } else if (op.is(OpKind::Return) && !prepareReturn(op, diag)) {
+    return false;
   }
   program.push_back(std::move(instruction));
   return true;

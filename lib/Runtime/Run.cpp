@@ -36,8 +36,8 @@ static std::unique_ptr<Module> readPlan(StringRef path,
   return module;
 }
 
-bool hp::checkOutputPath(const RunConfig &config, StringRef path,
-                         Location loc, DiagnosticEngine &diag) {
+bool hp::checkOutputPath(const RunConfig &config, StringRef path, Location loc,
+                         DiagnosticEngine &diag) {
   std::string data = config.data.path->empty()
                          ? std::string()
                          : resolveInputPath(config, config.data.path);
@@ -53,22 +53,42 @@ bool hp::checkOutputPath(const RunConfig &config, StringRef path,
   return true;
 }
 
+/// Refuses a layout of several ranks where one runs, with what to do about it.
+static bool checkSingleRank(const RunConfig &config, DiagnosticEngine &diag) {
+  std::optional<ParallelDegrees> degrees =
+      resolveParallelism(config, std::nullopt, diag);
+  if (!degrees || degrees->worldSize() == 1) {
+    return degrees.has_value();
+  }
+  int64_t ranks = degrees->worldSize();
+  return diag.error(config.parallelism.loc)
+         << "the parallel degrees ask for " << ranks
+         << " ranks, but one runs; --nproc=" << ranks
+         << " starts a process for each, --simulate-ranks=" << ranks
+         << " computes all in one";
+}
+
 std::optional<Run> hp::prepareRun(StringRef configPath,
                                   llvm::ArrayRef<std::string> overrides,
-                                  StringRef planPath, DiagnosticEngine &diag) {
+                                  StringRef planPath,
+                                  std::optional<int64_t> worldSize,
+                                  DiagnosticEngine &diag) {
   Run run;
   std::optional<RunConfig> config = loadRunConfig(configPath, overrides, diag);
   if (!config) {
     return std::nullopt;
   }
   run.config = std::move(*config);
+  if (worldSize == 1 && !checkSingleRank(run.config, diag)) {
+    return std::nullopt;
+  }
   std::vector<std::string> folders = modelFolders();
   std::optional<ModelSpec> spec = readModelSpec(run.config, folders, diag);
   if (!spec) {
     return std::nullopt;
   }
   run.keys = spec->checkpoint;
-  run.step = importRun(run.config, folders, diag, /*worldSize=*/1);
+  run.step = importRun(run.config, folders, diag, worldSize);
   if (!run.step || !verify(*run.step, diag) || !compile(*run.step, diag)) {
     return std::nullopt;
   }

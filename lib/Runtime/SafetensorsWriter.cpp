@@ -79,10 +79,8 @@ static std::string formatHeader(ArrayRef<const SafetensorsItem *> order,
   return header;
 }
 
-bool hp::writeSafetensors(StringRef path, ArrayRef<SafetensorsItem> items,
-                          const SafetensorsMetadata &metadata,
-                          DiagnosticEngine &diag) {
-  Location loc = diag.location(path, 0, 0);
+std::vector<const SafetensorsItem *>
+hp::writingOrder(ArrayRef<SafetensorsItem> items) {
   std::vector<const SafetensorsItem *> order;
   for (const SafetensorsItem &item : items) {
     order.push_back(&item);
@@ -92,6 +90,14 @@ bool hp::writeSafetensors(StringRef path, ArrayRef<SafetensorsItem> items,
         return std::tie(right->dtype, left->name) <
                std::tie(left->dtype, right->name);
       });
+  return order;
+}
+
+bool hp::writeSafetensors(StringRef path, ArrayRef<SafetensorsItem> items,
+                          const SafetensorsMetadata &metadata,
+                          DiagnosticEngine &diag) {
+  Location loc = diag.location(path, 0, 0);
+  std::vector<const SafetensorsItem *> order = writingOrder(items);
 
   llvm::StringSet<> names, keys;
   std::vector<uint64_t> sizes;

@@ -20,10 +20,12 @@ namespace {
 /// One run from its first step to its last.
 class TrainingLoop {
 public:
-  TrainingLoop(Run &run, const TrainOptions &options, llvm::raw_ostream &out,
-               DiagnosticEngine &diag)
-      : run(run), options(options), out(out), diag(diag),
-        progress(out, options.progressBar) {}
+  TrainingLoop(Run &run, Communicator &comm, const TrainOptions &options,
+               llvm::raw_ostream &out, DiagnosticEngine &diag)
+      : run(run), comm(comm), options(options),
+        isMain(comm.localRanks().front() == 0),
+        out(isMain ? out : llvm::nulls()), diag(diag),
+        progress(this->out, isMain && options.progressBar) {}
 
   bool start();
   TrainEnd steps();
@@ -33,18 +35,23 @@ private:
   bool resume(const std::string &path);
   bool oneStep();
   bool save();
+  bool anyWantsToStop();
   void reportSkip(const StepMetrics &metrics);
   void summary();
+  void reportPeak();
+  void reportTraffic(int64_t steps);
 
   Run &run;
+  Communicator &comm;
   const TrainOptions &options;
+  const bool isMain; ///< has rank 0
   llvm::raw_ostream &out;
   DiagnosticEngine &diag;
   Progress progress;
   MetricsFile metricsFile;
   std::unique_ptr<Dataset> data;
-  std::unique_ptr<ParameterStore> store;
-  std::unique_ptr<KernelSet> kernels;
+  ParameterStores stores;
+  KernelSets kernels;
   std::unique_ptr<Interpreter> interpreter;
   Manifest manifest;
   std::string savedTo;    ///< the last checkpoint
@@ -67,11 +74,16 @@ bool TrainingLoop::start() {
     return false;
   }
   firstStep = manifest.state.step;
-  kernels = makeReferenceKernels();
-  interpreter = Interpreter::create(module, *kernels, *store, diag);
+  kernels = makeReferenceKernels(comm);
+  interpreter = Interpreter::create(module, comm, kernels, stores, diag);
+  if (!interpreter) {
+    return false;
+  }
+  if (!isMain) {
+    return true;
+  }
   const auto &jsonl = run.config.metrics.jsonl;
-  if (!interpreter ||
-      !checkCheckpointFolder(*run.config.checkpoint.folder, diag) ||
+  if (!checkCheckpointFolder(*run.config.checkpoint.folder, diag) ||
       (!jsonl->empty() &&
        !checkOutputPath(run.config, *jsonl, jsonl.loc, diag)) ||
       (!jsonl->empty() &&
@@ -80,13 +92,22 @@ bool TrainingLoop::start() {
   }
 
   int64_t elements = 0;
-  for (const StoredParameter &parameter : store->all()) {
-    elements += parameter.value.numel();
+  for (const StoredParameter &parameter : stores[0].all()) {
+    elements += parameter.type.numElements();
   }
   out << "model " << module.name << (module.flavor.empty() ? "" : " ")
       << module.flavor << ": " << elements << " parameters, "
-      << bytesText(store->valueBytes()) << "\n"
-      << "data " << data->tokenCount() << " tokens, " << data->sampleCount()
+      << bytesText(stores[0].valueBytes())
+      << (module.mesh.numRanks() > 1 ? " on rank 0" : "") << "\n";
+  if (module.mesh.numRanks() > 1) {
+    out << "mesh";
+    for (const MeshAxis &axis : module.mesh.axes()) {
+      out << ' ' << axis.name << '=' << axis.size;
+    }
+    out << ": " << module.mesh.numRanks() << " ranks, "
+        << comm.localRanks().size() << " in this process\n";
+  }
+  out << "data " << data->tokenCount() << " tokens, " << data->sampleCount()
       << " samples of " << data->seqLen() << "\n";
   out.flush();
   return true;
@@ -102,14 +123,14 @@ bool TrainingLoop::firstWeights() {
   }
   if (options.resume) {
     out << "no checkpoint in " << folder << ", starting at step 1\n";
-  } else if (!latest.empty()) {
+  } else if (!latest.empty() && isMain) {
     diag.warning(run.config.checkpoint.folder.loc)
         << "starting at step 1, though '" << folder << "' holds '"
         << llvm::sys::path::filename(latest)
         << "' of an earlier run; --resume goes on from the highest step";
   }
-  store = startingWeights(run, manifest.format, diag);
-  return store != nullptr;
+  stores = makeStores(*run.step, comm.localRanks());
+  return startingWeights(run, stores, manifest.format, diag);
 }
 
 bool TrainingLoop::resume(const std::string &path) {
@@ -137,8 +158,8 @@ bool TrainingLoop::resume(const std::string &path) {
                            << was.seqLen << ", the configuration says "
                            << now.seqLen;
   }
-  store = std::make_unique<ParameterStore>(*run.step);
-  if (!loadCheckpoint(path, *store, run.keys, run.ties, diag)) {
+  stores = makeStores(*run.step, comm.localRanks());
+  if (!loadCheckpoint(path, stores, run.keys, run.ties, diag)) {
     return false;
   }
   int64_t batch = manifest.state.globalBatchSize;
@@ -154,12 +175,15 @@ bool TrainingLoop::resume(const std::string &path) {
 bool TrainingLoop::oneStep() {
   RunState &state = manifest.state;
   Clock::time_point start = Clock::now();
-  std::optional<StepInputs> inputs =
-      readBatch(*data, state.samplesSeen, *run.step, diag);
+  std::optional<std::vector<StepInputs>> inputs =
+      readBatch(*data, state.samplesSeen, *run.step, comm.localRanks(), diag);
   if (!inputs) {
     return false;
   }
-  inputs->learningRate = learningRate(run.config, state.step);
+  double rate = learningRate(run.config, state.step);
+  for (StepInputs &input : *inputs) {
+    input.learningRate = rate;
+  }
   std::optional<StepResult> result = interpreter->step(*inputs, diag);
   if (!result) {
     return false;
@@ -172,7 +196,7 @@ bool TrainingLoop::oneStep() {
   metrics.step = state.step;
   metrics.steps = run.config.training.steps;
   metrics.result = *result;
-  metrics.learningRate = inputs->learningRate;
+  metrics.learningRate = rate;
   metrics.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   metrics.tokens = state.globalBatchSize * state.seqLen;
   metrics.tokensSeen = state.tokensSeen;
@@ -186,6 +210,9 @@ bool TrainingLoop::oneStep() {
   bool isLast = state.step == metrics.steps;
   progress.show(metrics, state.step % every == 0 || isLast ||
                              state.step == firstStep + 1);
+  if (!isMain) {
+    return true;
+  }
   if (!result->updated) {
     reportSkip(metrics);
   }
@@ -208,14 +235,65 @@ bool TrainingLoop::save() {
   if (savedStep == manifest.state.step) {
     return true;
   }
-  std::string path = saveCheckpoint(*run.config.checkpoint.folder, *store,
-                                    run.keys, manifest, diag);
+  std::string path =
+      saveCheckpoint(*run.config.checkpoint.folder,
+                     WholeParameters(stores, comm), run.keys, manifest, diag);
   if (path.empty()) {
     return false;
   }
   savedTo = path;
   savedStep = manifest.state.step;
   return true;
+}
+
+/// Whether a process was asked to end. One asked alone must not leave the
+/// others waiting.
+bool TrainingLoop::anyWantsToStop() {
+  bool asked = options.stopSignal && options.stopSignal->load() != 0;
+  return !WholeParameters(stores, comm).allAgree(!asked);
+}
+
+/// Measured and predicted, for each rank of this process where they differ.
+void TrainingLoop::reportPeak() {
+  Function &step = *run.step->findFunction("step");
+  auto predicted = [&](size_t local) {
+    return peakOfValues(*run.step, step, comm.localRanks()[local]).bytes;
+  };
+  out << "peak of values " << interpreter->peakBytes() << " bytes measured, "
+      << predicted(0) << " predicted";
+  if (comm.localRanks().size() == 1) {
+    return;
+  }
+  size_t other = 1;
+  while (other < stores.size() &&
+         interpreter->peakBytes(other) == predicted(other)) {
+    ++other;
+  }
+  if (other == stores.size()) {
+    out << " on rank 0, and as predicted on the others";
+  } else {
+    out << " on rank 0; " << interpreter->peakBytes(other) << " and "
+        << predicted(other) << " on rank " << other;
+  }
+}
+
+void TrainingLoop::reportTraffic(int64_t steps) {
+  Traffic step = predictTraffic(*run.step, *run.step->findFunction("step"));
+  Traffic predicted;
+  for (int64_t i = 0; i < steps; ++i) {
+    predicted.add(step);
+  }
+  const Traffic &counted = interpreter->traffic();
+  if (counted.counts.empty() && predicted.counts.empty()) {
+    return;
+  }
+  bool agree = counted == predicted;
+  out << "sent by each rank" << (agree ? ", as predicted:\n" : ", counted:\n");
+  print(counted, run.step->mesh, out);
+  if (!agree) {
+    out << "and predicted:\n";
+    print(predicted, run.step->mesh, out);
+  }
 }
 
 void TrainingLoop::summary() {
@@ -230,10 +308,7 @@ void TrainingLoop::summary() {
     out << format("%lld steps in %.1f s, %.0f tokens/s, loss %.4f -> %.4f\n",
                   (long long)done, seconds, tokens / seconds, firstLoss,
                   lastLoss);
-    MemoryPeak predicted =
-        peakOfValues(*run.step, *run.step->findFunction("step"));
-    out << "peak of values " << interpreter->peakBytes() << " bytes measured, "
-        << predicted.bytes << " predicted";
+    reportPeak();
     if (AllocationMeter::isInstalled()) {
       out << "; kernel workspace up to "
           << bytesText(interpreter->workspaceBytes());
@@ -242,6 +317,7 @@ void TrainingLoop::summary() {
     out << format("\ntime outside kernels %.2f %%\n",
                   total > 0 ? 100 * (1 - interpreter->kernelSeconds() / total)
                             : 0.0);
+    reportTraffic(done);
   }
   if (!savedTo.empty()) {
     out << "checkpoint " << savedTo << "\n";
@@ -269,7 +345,7 @@ TrainEnd TrainingLoop::steps() {
       progress.finish();
       return TrainEnd::Failed;
     }
-    stopped = options.stopSignal && options.stopSignal->load() != 0;
+    stopped = anyWantsToStop();
   }
   progress.finish();
   if (!save()) {
@@ -283,8 +359,8 @@ TrainEnd TrainingLoop::steps() {
   return stopped ? TrainEnd::Interrupted : TrainEnd::Finished;
 }
 
-TrainEnd hp::train(Run &run, const TrainOptions &options,
+TrainEnd hp::train(Run &run, Communicator &comm, const TrainOptions &options,
                    llvm::raw_ostream &out, DiagnosticEngine &diag) {
-  TrainingLoop loop(run, options, out, diag);
+  TrainingLoop loop(run, comm, options, out, diag);
   return loop.start() ? loop.steps() : TrainEnd::Failed;
 }

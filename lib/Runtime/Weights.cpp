@@ -2,6 +2,7 @@
 
 #include "hp/Runtime/Weights.h"
 #include "hp/Runtime/AtomicFile.h"
+#include "hp/Runtime/Pieces.h"
 #include "llvm/ADT/StringExtras.h"
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -52,8 +53,7 @@ static std::string shapeText(llvm::ArrayRef<int64_t> shape) {
 /// Why a tensor of the file cannot become `parameter`; empty if it can.
 static std::string misfit(const CheckpointTensor &tensor,
                           const StoredParameter &parameter) {
-  llvm::ArrayRef<int64_t> want(parameter.value.sizes().data(),
-                               parameter.value.dim());
+  llvm::ArrayRef<int64_t> want = parameter.placement.wholeShape;
   llvm::ArrayRef<int64_t> have = tensor.entry->shape;
   if (have != want) {
     return "has shape " + shapeText(have) + "; parameter '@" + parameter.name +
@@ -82,11 +82,11 @@ static at::Tensor readTensor(const CheckpointTensor &tensor) {
   return out;
 }
 
-std::optional<WeightFormat> hp::loadWeights(ParameterStore &store,
-                                            StringRef path,
-                                            const CheckpointKeys &keys,
-                                            llvm::ArrayRef<TiedKey> ties,
-                                            DiagnosticEngine &diag) {
+std::optional<WeightFormat>
+hp::loadWeights(llvm::MutableArrayRef<ParameterStore> stores, StringRef path,
+                const CheckpointKeys &keys, llvm::ArrayRef<TiedKey> ties,
+                DiagnosticEngine &diag) {
+  const ParameterStore &store = stores[0];
   std::unique_ptr<ShardedCheckpoint> checkpoint =
       ShardedCheckpoint::open(path, diag);
   if (!checkpoint) {
@@ -142,8 +142,11 @@ std::optional<WeightFormat> hp::loadWeights(ParameterStore &store,
   }
   c10::NoGradGuard noGrad;
   for (const KeyMatch::Entry &entry : match.found) {
-    store.find(entry.param)
-        ->value.copy_(readTensor(*checkpoint->find(entry.key)));
+    at::Tensor whole = readTensor(*checkpoint->find(entry.key));
+    for (ParameterStore &each : stores) {
+      StoredParameter &parameter = *each.find(entry.param);
+      parameter.value.copy_(cutPiece(whole, parameter.placement));
+    }
   }
   return format;
 }
@@ -152,6 +155,14 @@ std::optional<WeightFormat> hp::loadWeights(ParameterStore &store,
 // Writing
 //===----------------------------------------------------------------------===//
 
+/// Writes the elements of `tensor` as `dtype`.
+static bool writeElements(const at::Tensor &tensor, FileDType dtype,
+                          AtomicFile &file) {
+  at::Tensor ready = tensor.detach().to(scalarOf(dtype)).contiguous();
+  return file.write(llvm::ArrayRef(
+      static_cast<const uint8_t *>(ready.const_data_ptr()), ready.nbytes()));
+}
+
 SafetensorsItem hp::tensorItem(std::string key, const at::Tensor &tensor,
                                FileDType dtype) {
   SafetensorsItem item;
@@ -159,14 +170,78 @@ SafetensorsItem hp::tensorItem(std::string key, const at::Tensor &tensor,
   item.dtype = dtype;
   item.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
   item.produce = [tensor, dtype](AtomicFile &file) {
-    at::Tensor ready = tensor.detach().to(scalarOf(dtype)).contiguous();
-    return file.write(llvm::ArrayRef(
-        static_cast<const uint8_t *>(ready.const_data_ptr()), ready.nbytes()));
+    return writeElements(tensor, dtype, file);
   };
   return item;
 }
 
-std::vector<SafetensorsItem> hp::weightItems(const ParameterStore &store,
+SafetensorsItem hp::gatheredItem(std::string key, const WholeParameters &whole,
+                                 unsigned index,
+                                 at::Tensor StoredParameter::*which,
+                                 FileDType dtype) {
+  SafetensorsItem item;
+  item.name = std::move(key);
+  item.dtype = dtype;
+  item.shape = whole.description().all()[index].placement.wholeShape;
+  item.produce = [&whole, index, which, dtype](AtomicFile &file) {
+    return writeElements(whole.get(index, which), dtype, file);
+  };
+  item.takePart = [&whole, index, which] { whole.get(index, which); };
+  return item;
+}
+
+at::Tensor WholeParameters::get(unsigned index,
+                                at::Tensor StoredParameter::*which) const {
+  if (!comm) {
+    return stores[0].all()[index].*which;
+  }
+  Communicator::Tensors pieces;
+  for (const ParameterStore &store : stores) {
+    pieces.push_back(store.all()[index].*which);
+  }
+  return assemble(*comm, stores[0].all()[index].type, pieces);
+}
+
+bool WholeParameters::allAgree(bool ok) const {
+  if (!comm || int64_t(comm->localRanks().size()) == comm->mesh().numRanks()) {
+    return ok;
+  }
+  Communicator::Tensors failed(comm->localRanks().size());
+  for (at::Tensor &flag : failed) {
+    flag = at::full({1}, ok ? 0 : 1, at::kLong);
+  }
+  comm->allReduce(failed, comm->mesh().all().list(), Reduction::Max);
+  return failed[0].item<int64_t>() == 0;
+}
+
+bool hp::writeGathered(StringRef path, std::vector<SafetensorsItem> items,
+                       const WholeParameters &whole, DiagnosticEngine &diag) {
+  try {
+    size_t produced = 0;
+    for (SafetensorsItem &item : items) {
+      item.produce = [inner = std::move(item.produce),
+                      &produced](AtomicFile &file) {
+        ++produced;
+        return inner(file);
+      };
+    }
+    bool ok = !whole.isWriter() ||
+              writeSafetensors(path, items, {{"format", "pt"}}, diag);
+    // What this process did not come to, others may be waiting for.
+    auto order = writingOrder(items);
+    for (const SafetensorsItem *item :
+         llvm::ArrayRef(order).drop_front(produced)) {
+      item->takePart();
+    }
+    return whole.allAgree(ok);
+  } catch (const std::exception &failure) {
+    return diag.error(diag.location(path, 0, 0))
+           << "cannot gather the tensors to write: "
+           << StringRef(failure.what()).split('\n').first;
+  }
+}
+
+std::vector<SafetensorsItem> hp::weightItems(const WholeParameters &whole,
                                              const KeySpelling &spelling,
                                              const WeightFormat &format,
                                              FileDType otherwise) {
@@ -174,11 +249,14 @@ std::vector<SafetensorsItem> hp::weightItems(const ParameterStore &store,
   for (const auto &[name, dtype] : format.dtypes) {
     recorded[name] = dtype;
   }
+  const ParameterStore &store = whole.description();
   std::vector<SafetensorsItem> items;
   auto add = [&](std::string key, const StoredParameter &parameter) {
     auto it = recorded.find(parameter.name);
-    items.push_back(tensorItem(std::move(key), parameter.value,
-                               it == recorded.end() ? otherwise : it->second));
+    items.push_back(
+        gatheredItem(std::move(key), whole, &parameter - store.all().data(),
+                     &StoredParameter::value,
+                     it == recorded.end() ? otherwise : it->second));
   };
   for (unsigned index : store.registration()) {
     const StoredParameter &parameter = store.all()[index];

@@ -11,7 +11,8 @@ using namespace hp;
 int hp::runTrain(const ConfigArguments &arguments, bool resume,
                  const std::atomic<int> &stopSignal, DiagnosticEngine &diag) {
   std::optional<Run> run =
-      prepareRun(arguments.config, arguments.overrides, arguments.plan, diag);
+      prepareRun(arguments.config, arguments.overrides, arguments.plan,
+                 arguments.simulatedRanks, diag);
   if (!run) {
     return 1;
   }
@@ -20,7 +21,9 @@ int hp::runTrain(const ConfigArguments &arguments, bool resume,
   options.resume = resume;
   options.progressBar = llvm::sys::Process::StandardOutIsDisplayed();
   options.stopSignal = &stopSignal;
-  switch (train(*run, options, llvm::outs(), diag)) {
+  std::unique_ptr<Communicator> comm =
+      makeLockstepCommunicator(run->step->mesh);
+  switch (train(*run, *comm, options, llvm::outs(), diag)) {
   case TrainEnd::Finished:
     return 0;
   case TrainEnd::Interrupted:
@@ -34,7 +37,8 @@ int hp::runTrain(const ConfigArguments &arguments, bool resume,
 int hp::runForward(const ConfigArguments &arguments, const std::string &out,
                    bool gradients, DiagnosticEngine &diag) {
   std::optional<Run> run =
-      prepareRun(arguments.config, arguments.overrides, arguments.plan, diag);
+      prepareRun(arguments.config, arguments.overrides, arguments.plan,
+                 arguments.simulatedRanks, diag);
   if (!run) {
     return 1;
   }
@@ -42,18 +46,25 @@ int hp::runForward(const ConfigArguments &arguments, const std::string &out,
     return 1;
   }
   std::unique_ptr<Dataset> data = openDataset(*run, diag);
-  WeightFormat format;
-  std::unique_ptr<ParameterStore> store =
-      data ? startingWeights(*run, format, diag) : nullptr;
-  std::optional<StepInputs> inputs =
-      store ? readBatch(*data, 0, *run->step, diag) : std::nullopt;
-  if (!inputs) {
+  if (!data) {
     return 1;
   }
-  std::unique_ptr<KernelSet> kernels = makeReferenceKernels();
-  auto interpreter = Interpreter::create(*run->step, *kernels, *store, diag);
+  Module &step = *run->step;
+  std::unique_ptr<Communicator> comm = makeLockstepCommunicator(step.mesh);
+  ParameterStores stores = makeStores(step, comm->localRanks());
+  WeightFormat format;
+  if (!startingWeights(*run, stores, format, diag)) {
+    return 1;
+  }
+  std::optional<StepInputs> batch = readBatch(*data, 0, step, diag);
+  if (!batch) {
+    return 1;
+  }
+  std::vector<StepInputs> inputs = cutInputs(*batch, step, comm->localRanks());
+  KernelSets kernels = makeReferenceKernels(*comm);
+  auto interpreter = Interpreter::create(step, *comm, kernels, stores, diag);
   std::optional<ForwardResult> result =
-      interpreter ? interpreter->forward(*inputs, diag) : std::nullopt;
+      interpreter ? interpreter->forward(inputs, diag) : std::nullopt;
   if (!result) {
     return 1;
   }
@@ -63,8 +74,8 @@ int hp::runForward(const ConfigArguments &arguments, const std::string &out,
         tensorItem(std::move(key), tensor, fileDType(tensor.scalar_type())));
   };
   add("loss", at::scalar_tensor(result->loss, at::kDouble));
-  add("tokens", inputs->tokens);
-  add("labels", inputs->labels);
+  add("tokens", batch->tokens);
+  add("labels", batch->labels);
   if (result->logits.defined()) {
     add("logits", result->logits);
   }
@@ -72,7 +83,7 @@ int hp::runForward(const ConfigArguments &arguments, const std::string &out,
   auto addGradient = [&](llvm::StringRef name, const at::Tensor &gradient) {
     add("grad." + spelling.keyOf(name), gradient.clone());
   };
-  if (gradients && !interpreter->gradients(*inputs, addGradient, diag)) {
+  if (gradients && !interpreter->gradients(inputs, addGradient, diag)) {
     return 1;
   }
   if (!writeSafetensors(out, items, {{"format", "pt"}}, diag)) {

@@ -16,6 +16,8 @@ struct ConfigArguments {
   std::string config;
   std::string plan; ///< empty: what the configuration makes
   std::vector<std::string> overrides;
+  /// All ranks in this process, in lockstep; 1 without --simulate-ranks.
+  int64_t simulatedRanks = 1;
 };
 
 /// Each runs one subcommand and gives the exit code. A failure has been

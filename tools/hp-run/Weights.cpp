@@ -11,12 +11,14 @@ using namespace hp;
 
 int hp::runImport(const ConfigArguments &arguments, const std::string &source,
                   const std::string &folder, DiagnosticEngine &diag) {
+  // Files hold whole tensors, whatever the layout.
   std::optional<Run> run =
-      prepareRun(arguments.config, arguments.overrides, arguments.plan, diag);
+      prepareRun(arguments.config, arguments.overrides, arguments.plan,
+                 /*worldSize=*/std::nullopt, diag);
   if (!run) {
     return 1;
   }
-  ParameterStore store(*run->step);
+  ParameterStore store = ParameterStore::whole(*run->step);
   std::optional<WeightFormat> format =
       loadWeights(store, source, run->keys, run->ties, diag);
   if (!format) {
@@ -24,7 +26,8 @@ int hp::runImport(const ConfigArguments &arguments, const std::string &source,
   }
   Manifest manifest = manifestOf(*run->step);
   manifest.format = *format;
-  std::string path = saveCheckpoint(folder, store, run->keys, manifest, diag);
+  std::string path =
+      saveCheckpoint(folder, WholeParameters(store), run->keys, manifest, diag);
   if (path.empty()) {
     return 1;
   }
@@ -40,8 +43,10 @@ int hp::runImport(const ConfigArguments &arguments, const std::string &source,
 
 int hp::runExport(const ConfigArguments &arguments, const ExportArguments &how,
                   DiagnosticEngine &diag) {
+  // Files hold whole tensors, whatever the layout.
   std::optional<Run> run =
-      prepareRun(arguments.config, arguments.overrides, arguments.plan, diag);
+      prepareRun(arguments.config, arguments.overrides, arguments.plan,
+                 /*worldSize=*/std::nullopt, diag);
   if (!run) {
     return 1;
   }
@@ -60,7 +65,7 @@ int hp::runExport(const ConfigArguments &arguments, const ExportArguments &how,
            "replace; choose another";
     return 1;
   }
-  ParameterStore store(*run->step);
+  ParameterStore store = ParameterStore::whole(*run->step);
   std::optional<Manifest> manifest =
       loadCheckpoint(checkpoint, store, run->keys, run->ties, diag);
   if (!manifest) {
@@ -92,8 +97,9 @@ int hp::runExport(const ConfigArguments &arguments, const ExportArguments &how,
   if (spelling->name != manifest->format.spelling) {
     format.tied.clear();
   }
+  WholeParameters whole(store);
   if (!writeShardedCheckpoint(how.folder,
-                              weightItems(store, *spelling, format, otherwise),
+                              weightItems(whole, *spelling, format, otherwise),
                               {{"format", "pt"}}, how.maxShardBytes, diag)) {
     return 1;
   }

@@ -1,6 +1,7 @@
 //===- hp-run.cpp - Trains with the plans that hp-opt prints --------------===//
 //
 //   hp-run train CONFIG.yaml [--set section.key=value]... [--resume]
+//   hp-run train CONFIG.yaml --simulate-ranks=8
 //   hp-run train PLAN.hp --config CONFIG.yaml
 //   hp-run forward CONFIG.yaml --out FILE.safetensors [--gradients]
 //   hp-run import CHECKPOINT FOLDER --config CONFIG.yaml
@@ -59,6 +60,11 @@ static cl::list<std::string>
               cl::value_desc("section.key=value"), cl::sub(trainCommand),
               cl::sub(forwardCommand), cl::sub(importCommand),
               cl::sub(exportCommand), cl::cat(category));
+static cl::opt<int64_t> simulateRanks(
+    "simulate-ranks",
+    cl::desc("Compute all N ranks of the layout in this process, in lockstep"),
+    cl::value_desc("N"), cl::init(1), cl::sub(trainCommand),
+    cl::sub(forwardCommand), cl::cat(category));
 static cl::opt<bool> resume("resume",
                             cl::desc("Go on from the latest checkpoint in "
                                      "checkpoint.folder"),
@@ -108,6 +114,12 @@ static bool isPlan(llvm::StringRef path) { return path.ends_with(".hp"); }
 static bool takeInput(const std::string &input, ConfigArguments &arguments,
                       DiagnosticEngine &diag) {
   arguments.overrides.assign(overrides.begin(), overrides.end());
+  if (simulateRanks < 1) {
+    return diag.error() << "--simulate-ranks is the number of ranks, at least "
+                           "1, not "
+                        << int64_t(simulateRanks);
+  }
+  arguments.simulatedRanks = simulateRanks;
   if (!isPlan(input)) {
     if (!configPath.empty()) {
       return diag.error() << "'" << input

@@ -41,14 +41,17 @@ std::unique_ptr<StepProgram> testing::makeStep(const StepOptions &options) {
       !manager.run(*program->module, diag)) {
     return fail();
   }
-  program->store = std::make_unique<ParameterStore>(*program->module);
+  program->comm = makeLockstepCommunicator(program->module->mesh);
+  program->stores = makeStores(*program->module, program->comm->localRanks());
+  program->store = &program->stores[0];
   InitKind init = options.init == "torch"    ? InitKind::Torch
                   : options.init == "normal" ? InitKind::Normal
                                              : InitKind::Philox;
   initialize(*program->store, init, options.seed, 0.02);
-  program->kernels = makeReferenceKernels();
-  program->interpreter = Interpreter::create(
-      *program->module, *program->kernels, *program->store, diag);
+  program->kernels = makeReferenceKernels(*program->comm);
+  program->interpreter =
+      Interpreter::create(*program->module, *program->comm, program->kernels,
+                          program->stores, diag);
   return program->interpreter ? std::move(program) : fail();
 }
 

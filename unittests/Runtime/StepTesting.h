@@ -31,8 +31,10 @@ struct StepOptions {
 struct StepProgram {
   RunConfig config;
   std::unique_ptr<Module> module;
-  std::unique_ptr<ParameterStore> store;
-  std::unique_ptr<KernelSet> kernels;
+  std::unique_ptr<Communicator> comm; ///< one rank
+  ParameterStores stores;
+  ParameterStore *store = nullptr; ///< the only one
+  KernelSets kernels;
   std::unique_ptr<Interpreter> interpreter;
   DiagnosticEngine diag;
 };

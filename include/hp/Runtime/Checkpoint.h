@@ -7,7 +7,8 @@
 //     optimizer.safetensors   AdamW's moments: exp_avg.NAME, exp_avg_sq.NAME
 //     manifest.json           what the run was and where it stood
 //
-// It is written under a temporary name, every file synced, and renamed.
+// It is written under a temporary name, every file synced, and renamed. Tensors
+// are whole, so a run resumes under any layout.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,9 +47,10 @@ Manifest manifestOf(Module &module);
 std::string modelDifference(const Manifest &saved, const Manifest &configured);
 
 /// Writes `folder`/step-N with N of `manifest.state.step`, replacing one of the
-/// same step. Gives its path; empty, with errors, if it could not be written,
-/// what was there before is then still there.
-std::string saveCheckpoint(llvm::StringRef folder, const ParameterStore &store,
+/// same step. All processes call it and rank 0's writes. Gives its path; empty,
+/// with errors, if it could not be written, what was there before is then still
+/// there.
+std::string saveCheckpoint(llvm::StringRef folder, const WholeParameters &whole,
                            const CheckpointKeys &keys, Manifest manifest,
                            DiagnosticEngine &diag);
 
@@ -64,12 +66,12 @@ std::optional<Manifest> readManifest(llvm::StringRef path,
                                      DiagnosticEngine &diag);
 
 /// Reads weights, moments and the number of updates of the checkpoint at `path`
-/// into `store`, which must be of the same model. Gives the manifest.
-std::optional<Manifest> loadCheckpoint(llvm::StringRef path,
-                                       ParameterStore &store,
-                                       const CheckpointKeys &keys,
-                                       llvm::ArrayRef<TiedKey> ties,
-                                       DiagnosticEngine &diag);
+/// into `stores`, which must be of the same model. Gives the manifest.
+std::optional<Manifest>
+loadCheckpoint(llvm::StringRef path,
+               llvm::MutableArrayRef<ParameterStore> stores,
+               const CheckpointKeys &keys, llvm::ArrayRef<TiedKey> ties,
+               DiagnosticEngine &diag);
 
 } // namespace hp
 

@@ -20,51 +20,16 @@
 #ifndef HP_RUNTIME_COMMUNICATOR_H
 #define HP_RUNTIME_COMMUNICATOR_H
 
+#include "hp/Analysis/Communication.h"
+#include "hp/Analysis/Placement.h"
 #include "hp/IR/Mesh.h"
 #include <ATen/core/Tensor.h>
-#include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace hp {
 
 enum class Reduction : uint8_t { Sum, Max };
-
-/// The primitives, as they are counted.
-enum class Primitive : uint8_t {
-  AllReduce,
-  AllGather,
-  ReduceScatter,
-  AllToAll,
-  SendReceive
-};
-/// `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `send_receive`.
-llvm::StringRef name(Primitive primitive);
-
-/// Bytes by primitive and axes: operand elements times element size, on one
-/// rank. All ranks of a step send the same.
-struct Traffic {
-  struct Key {
-    Primitive primitive;
-    AxisList axes;
-    bool operator<(const Key &other) const {
-      return primitive != other.primitive ? primitive < other.primitive
-                                          : axes < other.axes;
-    }
-  };
-  struct Count {
-    int64_t calls = 0, bytes = 0;
-    bool operator==(const Count &) const = default;
-  };
-  std::map<Key, Count> counts;
-};
-
-/// Number of `rank` within its group along `axes`.
-int64_t groupRank(const Mesh &mesh, int64_t rank, llvm::ArrayRef<AxisId> axes);
-/// The ranks of the group of `rank` along `axes`, in order.
-std::vector<int64_t> group(const Mesh &mesh, int64_t rank,
-                           llvm::ArrayRef<AxisId> axes);
 
 class Communicator {
 public:

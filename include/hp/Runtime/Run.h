@@ -26,12 +26,16 @@ struct Run {
 /// and compiles it to a step. With a `planPath`, the plan there is run as it
 /// stands (compiled to a step if it is at an earlier stage); it is refused,
 /// with both values, where it says otherwise than the configuration.
+/// `worldSize` is the number of ranks that run; without it, as many as the
+/// parallel degrees ask for.
 std::optional<Run> prepareRun(llvm::StringRef configPath,
                               llvm::ArrayRef<std::string> overrides,
-                              llvm::StringRef planPath, DiagnosticEngine &diag);
+                              llvm::StringRef planPath,
+                              std::optional<int64_t> worldSize,
+                              DiagnosticEngine &diag);
 
 /// Reports every difference between a plan and what the configuration makes of
-/// the same model: configuration, training and optimizer lines, dims,
+/// the same model: configuration, training and optimizer lines, mesh, dims,
 /// parameters, and the constants of clip and optimizer. True if there is none.
 bool checkPlanFits(Module &plan, Module &configured, const RunConfig &config,
                    DiagnosticEngine &diag);

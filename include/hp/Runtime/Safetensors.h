@@ -130,12 +130,18 @@ struct SafetensorsItem {
   llvm::ArrayRef<uint8_t> bytes = {};
   /// Writes exactly the tensor's bytes; false if it cannot, having said why.
   std::function<bool(AtomicFile &)> produce = {};
+  /// Does of `produce` what other processes take part in, and writes nothing.
+  std::function<void()> takePart = {};
 };
 
+/// Items in the order in which their bytes are written and `produce` is called:
+/// by descending element size, then name.
+std::vector<const SafetensorsItem *>
+writingOrder(llvm::ArrayRef<SafetensorsItem> items);
+
 /// Writes `items` to `path`, whole or not at all (AtomicFile.h). The file is a
-/// function of names, types, shapes, bytes and metadata: by descending element
-/// size, then name, whatever the order of `items`. `produce` is called in that
-/// order.
+/// function of names, types, shapes, bytes and metadata, whatever the order of
+/// `items`; see writingOrder().
 bool writeSafetensors(llvm::StringRef path,
                       llvm::ArrayRef<SafetensorsItem> items,
                       const SafetensorsMetadata &metadata,

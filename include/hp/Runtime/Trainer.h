@@ -27,23 +27,29 @@ struct TrainOptions {
 
 enum class TrainEnd { Finished, Interrupted, Failed };
 
-/// Trains as `run` says. Progress goes to `out`, errors to `diag`.
-TrainEnd train(Run &run, const TrainOptions &options, llvm::raw_ostream &out,
-               DiagnosticEngine &diag);
+/// Trains as `run` says, on the ranks of `comm`. The process of rank 0 reports
+/// progress to `out` and writes files; errors go to `diag` where they arise.
+TrainEnd train(Run &run, Communicator &comm, const TrainOptions &options,
+               llvm::raw_ostream &out, DiagnosticEngine &diag);
 
 /// The data set of the configuration.
 std::unique_ptr<Dataset> openDataset(const Run &run, DiagnosticEngine &diag);
 
-/// Tokens, labels and positions of the batch that begins at a global sample
-/// index. Empty after an error.
+/// Tokens, labels and positions of the global batch that begins at a global
+/// sample index. Empty after an error.
 std::optional<StepInputs> readBatch(const Dataset &data, uint64_t firstSample,
                                     Module &step, DiagnosticEngine &diag);
+/// What each of `ranks` takes of it: its rows and its part of the sequence, by
+/// the types of @step's arguments. Only those rows are read.
+std::optional<std::vector<StepInputs>>
+readBatch(const Dataset &data, uint64_t firstSample, Module &step,
+          llvm::ArrayRef<int64_t> ranks, DiagnosticEngine &diag);
 
 /// Allocates the parameters of the run and gives them their first values: from
 /// checkpoint.initial_load_path, or drawn as training.init says. `format`
-/// receives what the loaded file looked like.
-std::unique_ptr<ParameterStore> startingWeights(Run &run, WeightFormat &format,
-                                                DiagnosticEngine &diag);
+/// receives what the loaded file looked like. `stores` are of the local ranks.
+bool startingWeights(Run &run, ParameterStores &stores, WeightFormat &format,
+                     DiagnosticEngine &diag);
 
 } // namespace hp
 

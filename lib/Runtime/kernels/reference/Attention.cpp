@@ -73,8 +73,7 @@ static at::Tensor causalMask(int64_t first, int64_t queries, int64_t keys,
   return mask.unsqueeze(0).unsqueeze(0);
 }
 
-/// Each head of [batch, heads, tokens, channels] `times` times in a row.
-static at::Tensor repeatHeads(const at::Tensor &x, int64_t times) {
+at::Tensor reference::repeatedHeads(const at::Tensor &x, int64_t times) {
   if (times == 1) {
     return x;
   }
@@ -89,8 +88,8 @@ Tensors reference::sdpa(const Call &call, Operands x) {
   at::Tensor value = x[2].transpose(1, 2);
   double scale = std::pow(double(query.size(-1)), -0.5);
   int64_t groupSize = query.size(1) / key.size(1);
-  at::Tensor keys = ::repeatHeads(key, groupSize);
-  at::Tensor values = ::repeatHeads(value, groupSize);
+  at::Tensor keys = repeatedHeads(key, groupSize);
+  at::Tensor values = repeatedHeads(value, groupSize);
 
   // Queries may be a shard of the sequence; keys are whole.
   int64_t first = call.position(call.dims(0)[1].axes) * query.size(2);
@@ -100,4 +99,17 @@ Tensors reference::sdpa(const Call &call, Operands x) {
   at::Tensor weights = at::softmax(scores, -1, wideType(scores));
   weights = weights.to(query.scalar_type());
   return {at::matmul(weights, values).transpose(1, 2).contiguous()};
+}
+
+Tensors reference::ringOfOne(const Call &call, Operands x) {
+  at::Tensor query = x[0].detach().transpose(1, 2);
+  at::Tensor keys =
+      repeatedHeads(x[1].detach().transpose(1, 2), x[0].size(2) / x[1].size(2));
+  double scale = std::pow(double(query.size(-1)), -0.5);
+  at::Tensor scores = at::matmul(query, keys.transpose(2, 3)) * scale;
+  scores =
+      scores + causalMask(0, query.size(2), keys.size(2), query.scalar_type());
+  at::Tensor lse = scores.to(wideType(scores)).logsumexp(-1);
+  return {sdpa(call, x)[0],
+          lse.to(query.scalar_type()).transpose(1, 2).contiguous()};
 }

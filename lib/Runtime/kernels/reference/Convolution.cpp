@@ -10,7 +10,10 @@ Tensors reference::causalConv1d(const Call &call, Operands x) {
   at::Tensor taps = x.back().squeeze(1);
   int64_t channels = states.size(1), tokens = states.size(2);
   int64_t padding = taps.size(-1) - 1;
-  if (x.size() == 3) {
+  // Before the only shard of a sequence is nothing but the padding.
+  llvm::ArrayRef<AxisId> axes = call.dims(0)[1].axes;
+  bool isOnlyShard = !axes.empty() && call.numRanks(axes) == 1;
+  if (x.size() == 3 && !isOnlyShard) {
     // The halo takes the place of the padding.
     states = at::cat({x[1].transpose(1, 2), states}, -1);
     padding = 0;

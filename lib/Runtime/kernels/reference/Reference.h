@@ -74,6 +74,8 @@ Tensors rmsNormGated(const Call &call, Operands x);
 //--- Attention.cpp -----------------------------------------------------------
 Tensors rope(const Call &call, Operands x);
 Tensors sdpa(const Call &call, Operands x);
+/// cp.ring where the ring is one rank: sdpa, and the log-sum-exp.
+Tensors ringOfOne(const Call &call, Operands x);
 
 //--- Convolution.cpp, DeltaRule.cpp ------------------------------------------
 Tensors causalConv1d(const Call &call, Operands x);
@@ -82,9 +84,14 @@ Tensors gdrSummary(const Call &call, Operands x);
 
 //--- Loss.cpp ----------------------------------------------------------------
 Tensors crossEntropy(const Call &call, Operands x);
+/// cross_entropy.vp where one rank has the whole vocabulary.
+Tensors crossEntropyOfOne(const Call &call, Operands x);
 Tensors countValid(const Call &call, Operands x);
 Tensors div(const Call &call, Operands x);
 Tensors ones(const Call &call, Operands x);
+
+/// Each head of [batch, heads, tokens, channels] `times` times in a row.
+at::Tensor repeatedHeads(const at::Tensor &x, int64_t times);
 
 //--- Views.cpp ---------------------------------------------------------------
 Tensors split(const Call &call, Operands x);

@@ -99,6 +99,10 @@ static Kernel findKernel(OpKind kind) {
     return cast;
   case OpKind::CrossEntropy:
     return crossEntropy;
+  case OpKind::CrossEntropyVp:
+    return crossEntropyOfOne;
+  case OpKind::CpRing:
+    return ringOfOne;
   case OpKind::CountValid:
     return countValid;
   case OpKind::Div:

@@ -68,5 +68,8 @@ Tensors reference::unpack(const Call &call, Operands x) {
 }
 
 Tensors reference::repeatHeads(const Call &call, Operands x) {
-  return {x[0].repeat_interleave(call.attrs().getInt("r", 1), 2)};
+  // With the strides that the published model's attention gives them, so that
+  // heads repeated before it are heads repeated in it.
+  return {repeatedHeads(x[0].transpose(1, 2), call.attrs().getInt("r", 1))
+              .transpose(1, 2)};
 }
