@@ -158,9 +158,17 @@ static llvm::Expected<TypeList> reduceGrad(const TypeQuery &query) {
   }
 
   std::string at = ("'@" + param->name + "'").str();
-  AxisSet axes = AxisSet(*scatter) | AxisSet(*sum);
-  if (axes.size() != scatter->size() + sum->size()) {
-    return query.refuse("an axis of " + at + " is reduced twice");
+  AxisSet axes;
+  for (llvm::ArrayRef<AxisId> list :
+       {llvm::ArrayRef<AxisId>(*scatter), llvm::ArrayRef<AxisId>(*sum)}) {
+    for (AxisId axis : list) {
+      if (axes.contains(axis)) {
+        return query.refuse("the gradient of " + at +
+                            " is reduced twice over " + query.quoted(axis) +
+                            "; name each axis once, in 'scatter' or in 'sum'");
+      }
+      axes.insert(axis);
+    }
   }
   if (axes != param->type->repl) {
     return query.refuse("the gradient of " + at + " must be summed over " +

@@ -1,15 +1,15 @@
 //===- VerifierTest.cpp - Form, storage, blocks, one-rank steps -----------===//
 //
 // Two modules that verify, one of templates and one step; each test breaks one
-// thing in one of them. Faults of sharding are in VerifierWorkedTest.cpp.
+// thing in one of them. Faults of sharding are in VerifierAxesTest.cpp and
+// VerifierWorkedTest.cpp.
 //
 //===----------------------------------------------------------------------===//
 
-#include "hp/IR/Verifier.h"
-#include "../Spec/DiagnosticLog.h"
-#include "hp/IR/Text.h"
+#include "VerifierTesting.h"
 
 using namespace hp;
+using namespace hp::verifiertest;
 using llvm::StringRef;
 
 static constexpr StringRef templates = R"hp(model "m" stage(spec) {
@@ -82,40 +82,6 @@ static constexpr StringRef step = R"hp(model "m" stage(step) {
   }
 }
 )hp";
-
-/// What verification says of `text` once `from` is `to` in all places; `ok`, or
-/// all diagnostics.
-static std::string verdict(StringRef text, StringRef from, StringRef to) {
-  std::string changed;
-  if (!text.contains(from)) {
-    return "nothing to change: " + from.str();
-  }
-  while (text.contains(from)) {
-    auto [before, after] = text.split(from);
-    changed += before.str() + to.str();
-    text = after;
-  }
-  changed += text.str();
-  DiagnosticLog log;
-  auto module = parseModule(changed, "t.hp", log.diag);
-  if (!module) {
-    return "unread: " + log.text();
-  }
-  bool holds = verify(*module, log.diag);
-  EXPECT_EQ(holds, log.lines.empty());
-  EXPECT_TRUE(log.everythingLocated);
-  return holds ? "ok" : log.text();
-}
-
-static testing::AssertionResult says(const std::string &text,
-                                     const std::string &words) {
-  if (text.find("error: ") != std::string::npos &&
-      !StringRef(text).starts_with("unread") &&
-      text.find(words) != std::string::npos) {
-    return testing::AssertionSuccess();
-  }
-  return testing::AssertionFailure() << "not '" << words << "' but: " << text;
-}
 
 TEST(Verifier, templates_and_step_verify) {
   EXPECT_EQ(verdict(templates, "\"m\"", "\"m\""), "ok");
@@ -330,48 +296,42 @@ TEST(OneRank, a_step_without_gradients_needs_no_updates) {
   EXPECT_EQ(verdict(text, "return %loss, %gnorm", "return %loss"), "ok");
 }
 
-//===----------------------------------------------------------------------===//
-// What leaves
-//===----------------------------------------------------------------------===//
-
-static constexpr StringRef sharded = R"hp(model "m" stage(tp) {
-  mesh <tp=2>
-  param @w : f32[8, 6@tp]
-  func @forward(%x: f32[4, 6@tp]) {
-    %y = linear %x, @w : f32[4, 8]{partial: tp}
-    return %y
-  }
-}
-)hp";
-
-TEST(Leaving, partial_stays_inside) {
-  EXPECT_TRUE(says(verdict(sharded, "\"m\"", "\"m\""),
-                   "partial '%y' leaves function '@forward'; reduce it first"));
+TEST(OneRank, numbers_of_the_update_are_in_range) {
+  // One fault, told for each of the two updates and for nothing else.
+  auto faults = [&](StringRef from, StringRef to) {
+    std::string text = verdict(step, from, to);
+    return StringRef(text).count("error: ") == 2 ? text : "not two: " + text;
+  };
+  EXPECT_TRUE(says(faults("beta1=0.9,", "beta1=1.0,"),
+                   "'beta1' of 'adamw' must be a float from 0 to below 1, not "
+                   "1.0"));
+  EXPECT_TRUE(says(faults("beta2=0.95", "beta2=-0.5"), "'beta2' of 'adamw'"));
+  EXPECT_TRUE(says(faults("beta2=0.95", "beta2=nan"), "'beta2' of 'adamw'"));
+  EXPECT_TRUE(says(faults("eps=1e-08", "eps=-1e-08"),
+                   "'eps' of 'adamw' must be a float from 0, not -1e-08"));
   EXPECT_TRUE(
-      says(verdict(sharded, "@forward", "@train"), "partial '%y' leaves"));
-  EXPECT_EQ(verdict(sharded, "    return %y",
-                    "    %z = all_reduce %y {tp} : f32[4, 8]\n    return %z"),
-            "ok");
+      says(verdict(step, "weight_decay=0.1", "weight_decay=inf"),
+           "'weight_decay' of 'adamw' must be a float from 0, not inf"));
+  EXPECT_TRUE(says(verdict(step, "max_norm=1.0", "max_norm=0.0"),
+                   "'max_norm' of 'clip_coef' must be a float above 0"));
+  EXPECT_EQ(verdict(step, "beta1=0.9,", "beta1=0.0,"), "ok");
+  EXPECT_EQ(verdict(step, "eps=1e-08", "eps=0.0"), "ok");
+  EXPECT_EQ(verdict(step, "max_norm=1.0", "max_norm=inf"), "ok");
 }
 
-TEST(Leaving, partial_does_not_enter) {
-  EXPECT_TRUE(says(verdict(sharded, "f32[4, 6@tp])", "f32[4, 6]{partial: tp})"),
-                   "argument '%x' of function '@forward' is partial"));
-}
-
-TEST(Leaving, the_loss_may_be_partial) {
-  std::string loss = R"hp(model "m" stage(tp) {
-  mesh <dp=2>
-  param @w : f32[8, 6]{repl: dp}
-  func @train(%x: f32[4@dp, 2, 6], %lab: i64[4@dp, 2]) {
-    %y = linear %x, @w : f32[4@dp, 2, 8]
-    %l = cross_entropy %y, %lab : f32[]{partial: dp}
-    return %l
-  }
-}
-)hp";
-  EXPECT_EQ(verdict(loss, "\"m\"", "\"m\""), "ok");
-  EXPECT_TRUE(says(verdict(loss, "@train", "@eval"), "partial '%l' leaves"));
+TEST(OneRank, a_fault_of_an_operation_is_not_told_again_of_its_adjoint) {
+  // The value printed is another one than it makes.
+  std::string text = verdict(step,
+                             "%h = rms_norm %e, @n {eps=1e-06} : f32[B, "
+                             "S, 6]",
+                             "%h = rms_norm %e, @n {eps=1e-06} : f32[B, S, 3]");
+  EXPECT_TRUE(says(text, "'rms_norm': result '%h' is f32[B, S, 6], not"));
+  EXPECT_EQ(text.find("rms_norm.bwd"), std::string::npos) << text;
+  // It has no type at all.
+  text = verdict(step, "%nll = cross_entropy %lg, %lab",
+                 "%nll = cross_entropy %lg, %lr");
+  EXPECT_TRUE(says(text, "'cross_entropy': "));
+  EXPECT_EQ(StringRef(text).count("error: "), 1u) << text;
 }
 
 //===----------------------------------------------------------------------===//

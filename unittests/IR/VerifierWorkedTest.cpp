@@ -177,7 +177,8 @@ static const Fault faults[] = {
      "sp_on",
      {{"(reduce_grad.*layers\\.0\\.mlp\\.up_proj.*)sum=\\(dp_replicate\\)",
        "$1sum=(dp_replicate,cp)"}},
-     "an axis of '@layers.0.mlp.up_proj.weight' is reduced twice"},
+     "the gradient of '@layers.0.mlp.up_proj.weight' is reduced twice over "
+     "'cp'"},
     {"parameter_never_reduced",
      "sp_on",
      {{" *%s\\.norm\\.weight = reduce_grad.*\n", ""},
