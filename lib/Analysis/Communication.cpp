@@ -130,8 +130,7 @@ static DType wide(DType dtype) {
   return dtype == DType::F64 ? DType::F64 : DType::F32;
 }
 
-static void predictUnshard(Module &module, const Operation &op,
-                           Traffic &traffic) {
+static void addUnshard(Module &module, const Operation &op, Traffic &traffic) {
   // Parameters stored over the same axes and used in the same dtype travel
   // together.
   std::map<std::pair<AxisList, DType>, int64_t> messages;
@@ -148,8 +147,8 @@ static void predictUnshard(Module &module, const Operation &op,
   }
 }
 
-static void predictReductions(Module &module, const ReductionRun &run,
-                              Traffic &traffic) {
+Traffic hp::trafficOf(Module &module, const ReductionRun &run) {
+  Traffic traffic;
   std::map<DType, int64_t> scattered;
   std::map<std::pair<AxisList, DType>, int64_t> summed;
   int64_t ranks = module.mesh.size(run.scatter);
@@ -172,10 +171,11 @@ static void predictReductions(Module &module, const ReductionRun &run,
       traffic.add(Primitive::AllReduce, key.first, bytes);
     }
   }
+  return traffic;
 }
 
 /// A ring of one rank passes nothing round.
-static void predictRing(Module &module, const Operation &op, Traffic &traffic) {
+static void addRing(Module &module, const Operation &op, Traffic &traffic) {
   Type key = op.operands[1].type(module);
   int64_t ranks = module.mesh.size(op.axes);
   int64_t bytes = 2 * key.localBytes(module.mesh);
@@ -187,8 +187,8 @@ static void predictRing(Module &module, const Operation &op, Traffic &traffic) {
   }
 }
 
-static void predictCollective(Module &module, const Operation &op,
-                              Traffic &traffic) {
+static void addCollective(Module &module, const Operation &op,
+                          Traffic &traffic) {
   const Mesh &mesh = module.mesh;
   int64_t bytes = op.operands[0].type(module).localBytes(mesh);
   switch (op.kind) {
@@ -211,7 +211,7 @@ static void predictCollective(Module &module, const Operation &op,
     }
     return;
   case OpKind::CpRing:
-    return predictRing(module, op, traffic);
+    return addRing(module, op, traffic);
   case OpKind::CpHalo: {
     // k of the tokens of the shard.
     Type type = op.operands[0].type(module);
@@ -228,17 +228,23 @@ static void predictCollective(Module &module, const Operation &op,
   }
 }
 
+Traffic hp::trafficOf(Module &module, const Operation &op) {
+  Traffic traffic;
+  if (op.info().category == OpCategory::Collective) {
+    addCollective(module, op, traffic);
+  } else if (op.is(OpKind::FsdpUnshard)) {
+    addUnshard(module, op, traffic);
+  }
+  return traffic;
+}
+
 Traffic hp::predictTraffic(Module &module, Function &function) {
   Traffic traffic;
   for (const Operation &op : function.body->ops) {
-    if (op.info().category == OpCategory::Collective) {
-      predictCollective(module, op, traffic);
-    } else if (op.is(OpKind::FsdpUnshard)) {
-      predictUnshard(module, op, traffic);
-    }
+    traffic.add(trafficOf(module, op));
   }
   for (const ReductionRun &run : reductionRuns(function)) {
-    predictReductions(module, run, traffic);
+    traffic.add(trafficOf(module, run));
   }
   return traffic;
 }

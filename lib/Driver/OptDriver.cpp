@@ -28,12 +28,24 @@ private:
   bool check();
   bool runPasses();
   bool output(llvm::raw_ostream &out);
+  bool outputPlacement(llvm::raw_ostream &out);
+  void noteDeclarations();
+  const std::string *declarationOf(const Param &param) const;
+  bool needsStage(Stage first, StringRef flag);
 
   const OptOptions &options;
   IRPrinter &printer;
   Timing &timing;
   DiagnosticEngine &diag;
   LoadedModule loaded;
+  /// What the spec declares of the placement of parameters; shard-annotate
+  /// drops it from the module.
+  struct Declaration {
+    std::string param; ///< in a template, its name there
+    Location loc;
+    std::string text;
+  };
+  std::vector<Declaration> declarations;
 };
 } // namespace
 
@@ -47,6 +59,7 @@ bool OptRun::load(StringRef text, StringRef file) {
   auto module = loadModule(text, file, *kind, options.input, diag);
   if (module) {
     loaded = std::move(*module);
+    noteDeclarations();
   }
   return module.has_value();
 }
@@ -120,6 +133,9 @@ bool OptRun::output(llvm::raw_ostream &out) {
     using KeyOf = llvm::function_ref<std::string(StringRef)>;
     printParameters(module, out, keys ? KeyOf(keyOf) : KeyOf());
   }
+  if (!outputPlacement(out)) {
+    return false;
+  }
   if (options.foldRepeats) {
     printFolded(module, out, options.print);
   }
@@ -129,6 +145,93 @@ bool OptRun::output(llvm::raw_ostream &out) {
 
 bool OptRun::run(StringRef text, StringRef file, llvm::raw_ostream &out) {
   return load(text, file) && check() && runPasses() && output(out);
+}
+
+//===----------------------------------------------------------------------===//
+// Views of where things are
+//===----------------------------------------------------------------------===//
+
+/// `replicated`, `{0: tp}`, or `nothing`.
+static std::string declarationText(const Param &param) {
+  if (!param.declared) {
+    return "nothing";
+  }
+  if (param.declared->empty()) {
+    return "replicated";
+  }
+  std::string text;
+  for (const Param::Cut &cut : *param.declared) {
+    text += (text.empty() ? "" : ", ") + std::to_string(cut.dim) + ": " +
+            cut.axis.str();
+  }
+  return "{" + text + "}";
+}
+
+void OptRun::noteDeclarations() {
+  const Module &module = *loaded.module;
+  if (module.stage != Stage::Spec) {
+    return;
+  }
+  auto note = [&](const Param *param) {
+    declarations.push_back(
+        {param->name.str(), param->loc, declarationText(*param)});
+  };
+  for (const auto &block : module.blocks) {
+    llvm::for_each(block->params, note);
+  }
+  for (const Member &member : module.members) {
+    if (member.param) {
+      note(member.param);
+    }
+  }
+}
+
+/// Passes copy parameters and give them the full names of their layers; the
+/// place in the spec stays.
+const std::string *OptRun::declarationOf(const Param &param) const {
+  for (const Declaration &declaration : declarations) {
+    StringRef rest = param.name;
+    if (declaration.loc == param.loc && rest.consume_back(declaration.param) &&
+        (rest.empty() || rest.ends_with("."))) {
+      return &declaration.text;
+    }
+  }
+  return nullptr;
+}
+
+/// Views of placement on many ranks need placements.
+bool OptRun::needsStage(Stage first, StringRef flag) {
+  const Module &module = *loaded.module;
+  return module.stage >= first || module.mesh.numAxes() == 0 ||
+         diag.error() << "'" << flag
+                      << "' shows what passes place, and the module is at "
+                      << "stage '" << name(module.stage)
+                      << "'; add --compile-to=" << name(first)
+                      << " or of a later stage";
+}
+
+bool OptRun::outputPlacement(llvm::raw_ostream &out) {
+  Module &module = *loaded.module;
+  if (options.gradReductions) {
+    if (!needsStage(Stage::Annotated, "--print-grad-reductions")) {
+      return false;
+    }
+    printGradReductions(module, out);
+  }
+  if (options.shardingOrigins) {
+    if (!needsStage(Stage::TP, "--print-sharding-origins")) {
+      return false;
+    }
+    printShardingOrigins(
+        module, out, [&](const Param &param) { return declarationOf(param); });
+  }
+  if (!options.shardMap.empty() &&
+      (!needsStage(Stage::Annotated, "--print-shard-map") ||
+       !printShardMap(module, options.shardMap, out, diag))) {
+    return false;
+  }
+  return !options.schedule ||
+         printSchedule(module, options.scheduleRank, out, diag);
 }
 
 //===----------------------------------------------------------------------===//

@@ -314,11 +314,16 @@ void BlockProof::verifyLeaving(const Operation &op, const Operand &operand,
 /// A loss has one term for each rank that has tokens of its own, and is else
 /// the same everywhere. Replicated, it would count once for each rank.
 void BlockProof::verifyLoss(const Operation &op, const Operand &operand) {
+  // Tokens and labels are integers, as they come in and as they are cut.
   AxisSet tokens;
-  for (const Value *argument : place.body.arguments) {
-    if (argument && argument->type) {
-      tokens = tokens | argument->type.shardedAxes();
+  auto addCuts = [&](const Value *value) {
+    if (value && value->type && !isFloat(value->type.dtype())) {
+      tokens = tokens | value->type.shardedAxes();
     }
+  };
+  llvm::for_each(place.body.arguments, addCuts);
+  for (const Operation &other : place.body.ops) {
+    llvm::for_each(other.results, addCuts);
   }
   Type type = state.typeOf(operand);
   if (!type->repl.empty()) {

@@ -84,6 +84,24 @@ static cl::opt<bool> printParameters(
     "print-parameters", cl::cat(outputCategory),
     cl::desc("Print every parameter and its checkpoint key instead of the "
              "module"));
+static cl::opt<bool> printGradReductions(
+    "print-grad-reductions", cl::cat(outputCategory),
+    cl::desc("Print over which axes each gradient is summed, how and in which "
+             "bucket, instead of the module"));
+static cl::opt<bool> printShardingOrigins(
+    "print-sharding-origins", cl::cat(outputCategory),
+    cl::desc("Print why each parameter is placed as it is instead of the "
+             "module"));
+static cl::opt<std::string>
+    printShardMap("print-shard-map", cl::cat(outputCategory),
+                  cl::value_desc("parameter"),
+                  cl::desc("Print what each rank stores of a parameter instead "
+                           "of the module"));
+static cl::opt<std::string> printSchedule(
+    "print-schedule", cl::ValueOptional, cl::cat(outputCategory),
+    cl::value_desc("rank"),
+    cl::desc("Print the messages of a step in the order of issue instead of "
+             "the module; of a rank with those it shares them with"));
 static cl::list<int64_t>
     expandLayers("expand-layers", cl::CommaSeparated, cl::cat(outputCategory),
                  cl::value_desc("0,31"),
@@ -228,6 +246,24 @@ static bool readOptions(llvm::ArrayRef<std::string> passFlags,
   options.expandLayers = expandLayers;
   options.foldRepeats = foldRepeats;
   options.parameters = printParameters;
+  options.gradReductions = printGradReductions;
+  options.shardingOrigins = printShardingOrigins;
+  options.shardMap = printShardMap;
+  if (printShardMap.getNumOccurrences() && printShardMap.empty()) {
+    return diag.error() << "'--print-shard-map' takes the name of a parameter";
+  }
+  if (printSchedule.getNumOccurrences()) {
+    options.schedule = true;
+    int64_t rank = 0;
+    if (!printSchedule.empty()) {
+      if (StringRef(printSchedule).getAsInteger(10, rank)) {
+        return diag.error()
+               << "'--print-schedule' takes a rank or nothing, not '"
+               << printSchedule << "'";
+      }
+      options.scheduleRank = rank;
+    }
+  }
   if (printPlanStats.getNumOccurrences()) {
     options.planStatsJson = printPlanStats == "json";
     options.planStats = !options.planStatsJson;

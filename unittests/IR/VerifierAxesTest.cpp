@@ -99,7 +99,7 @@ TEST(Leaving, the_loss_may_be_partial) {
   EXPECT_TRUE(says(verdict(loss, "@train", "@eval"), "partial '%l' leaves"));
 }
 
-TEST(Leaving, the_loss_is_partial_only_where_tokens_are_cut) {
+TEST(Leaving, the_loss_is_not_replicated) {
   std::string loss = R"hp(model "m" stage(tp) {
   mesh <dp=2, tp=2>
   param @w : f32[8, 6]{repl: dp, tp}
@@ -114,4 +114,29 @@ TEST(Leaving, the_loss_is_partial_only_where_tokens_are_cut) {
   EXPECT_TRUE(says(verdict(loss, "\"m\"", "\"m\""),
                    "the loss is replicated over 'tp': it would count once for "
                    "each rank, and gradients come out 2 times too large"));
+}
+
+TEST(Leaving, the_loss_is_partial_only_where_tokens_are_cut) {
+  std::string loss = R"hp(model "m" stage(tp) {
+  mesh <dp=2, tp=2>
+  dim S = 2
+  param @w : f32[8, 6]{repl: dp, tp}
+  func @train(%x: f32[4@dp, S@tp, 6], %lab: i64[4@dp, S]) {
+    %y = linear %x, @w : f32[4@dp, S@tp, 8]
+    %here = shard %lab {tp: S} : i64[4@dp, S@tp]
+    %l = cross_entropy %y, %here : f32[]{partial: dp, tp}
+    return %l
+  }
+}
+)hp";
+  EXPECT_EQ(verdict(loss, "\"m\"", "\"m\""), "ok");
+  // Nothing that types accept makes such a loss; a pass could still print it.
+  std::string partial = sharded.str();
+  partial.replace(partial.find("@forward"), 8, "@train");
+  std::string text =
+      verdict(partial, "    return %y",
+              "    %l = cross_entropy %y, %y : f32[]{partial: tp}\n"
+              "    return %l");
+  EXPECT_TRUE(says(text, "the loss is partial over 'tp', which cuts no tokens; "
+                         "reduce it there first with all_reduce"));
 }

@@ -86,6 +86,12 @@ struct ReductionRun {
 };
 std::vector<ReductionRun> reductionRuns(Function &function);
 
+/// What one instruction of a step sends. Of a reduce_grad nothing: its message
+/// is that of its run.
+Traffic trafficOf(Module &module, const Operation &op);
+/// What a run of reduce_grad sends.
+Traffic trafficOf(Module &module, const ReductionRun &run);
+
 /// Attribute `name` of a reduce_grad: `scatter` or `sum`; empty if absent.
 AxisList reductionAxes(const Operation &reduceGrad, llvm::StringRef name);
 

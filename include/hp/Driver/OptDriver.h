@@ -38,10 +38,15 @@ struct OptOptions {
   bool foldRepeats = false;
   bool planStats = false, planStatsJson = false;
   bool parameters = false;
+  bool gradReductions = false, shardingOrigins = false;
+  std::string shardMap; ///< of which parameter; empty: of none
+  bool schedule = false;
+  std::optional<int64_t> scheduleRank;
 
   bool hasView() const {
     return !expandLayers.empty() || foldRepeats || planStats || planStatsJson ||
-           parameters;
+           parameters || gradReductions || shardingOrigins ||
+           !shardMap.empty() || schedule;
   }
 };
 
