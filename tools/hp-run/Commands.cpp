@@ -1,6 +1,7 @@
 //===- Commands.cpp - hp-run train and forward ----------------------------===//
 
 #include "Commands.h"
+#include "Ranks.h"
 #include "hp/Runtime/AllocationMeter.h"
 #include "hp/Runtime/Trainer.h"
 #include "llvm/Support/Process.h"
@@ -8,30 +9,44 @@
 
 using namespace hp;
 
-int hp::runTrain(const ConfigArguments &arguments, bool resume,
-                 const std::atomic<int> &stopSignal, DiagnosticEngine &diag) {
+/// Trains on the ranks of this process.
+static int trainOn(Communicator &comm, Run &run, const TrainOptions &options,
+                   DiagnosticEngine &diag) {
+  try {
+    switch (train(run, comm, options, llvm::outs(), diag)) {
+    case TrainEnd::Finished:
+      return 0;
+    case TrainEnd::Interrupted:
+      // Without a signal of its own this process followed another's.
+      return options.stopSignal->load() ? 128 + options.stopSignal->load()
+                                        : lostRankStatus;
+    case TrainEnd::Failed:
+      return 1;
+    }
+  } catch (const std::exception &failure) {
+    diag.error() << llvm::StringRef(failure.what()).split('\n').first;
+  }
+  return 1;
+}
+
+int hp::runTrain(const ConfigArguments &arguments, const RankOptions &ranks,
+                 bool resume, const std::atomic<int> &stopSignal,
+                 DiagnosticEngine &diag) {
   std::optional<Run> run =
       prepareRun(arguments.config, arguments.overrides, arguments.plan,
-                 arguments.simulatedRanks, diag);
-  if (!run) {
+                 ranks.worldSize(arguments.simulatedRanks), diag);
+  std::unique_ptr<Communicator> comm =
+      run ? makeCommunicator(*run, ranks, diag) : nullptr;
+  if (!comm) {
     return 1;
   }
   AllocationMeter::install();
   TrainOptions options;
   options.resume = resume;
+  options.checkReplicas = arguments.checkReplicas;
   options.progressBar = llvm::sys::Process::StandardOutIsDisplayed();
   options.stopSignal = &stopSignal;
-  std::unique_ptr<Communicator> comm =
-      makeLockstepCommunicator(run->step->mesh);
-  switch (train(*run, *comm, options, llvm::outs(), diag)) {
-  case TrainEnd::Finished:
-    return 0;
-  case TrainEnd::Interrupted:
-    return 128 + stopSignal.load();
-  case TrainEnd::Failed:
-    return 1;
-  }
-  return 1;
+  return exitCode(trainOn(*comm, *run, options, diag), *comm);
 }
 
 int hp::runForward(const ConfigArguments &arguments, const std::string &out,

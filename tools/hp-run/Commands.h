@@ -11,6 +11,8 @@
 
 namespace hp {
 
+struct RankOptions;
+
 /// A configuration as the command line names it.
 struct ConfigArguments {
   std::string config;
@@ -18,12 +20,14 @@ struct ConfigArguments {
   std::vector<std::string> overrides;
   /// All ranks in this process, in lockstep; 1 without --simulate-ranks.
   int64_t simulatedRanks = 1;
+  bool checkReplicas = false; ///< of train; see TrainOptions
 };
 
 /// Each runs one subcommand and gives the exit code. A failure has been
 /// reported to `diag`.
-int runTrain(const ConfigArguments &arguments, bool resume,
-             const std::atomic<int> &stopSignal, DiagnosticEngine &diag);
+int runTrain(const ConfigArguments &arguments, const RankOptions &ranks,
+             bool resume, const std::atomic<int> &stopSignal,
+             DiagnosticEngine &diag);
 /// Writes loss and logits of the first batch to the safetensors file `out`;
 /// with `gradients`, each parameter's gradient too.
 int runForward(const ConfigArguments &arguments, const std::string &out,

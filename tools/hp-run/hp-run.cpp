@@ -1,6 +1,7 @@
 //===- hp-run.cpp - Trains with the plans that hp-opt prints --------------===//
 //
 //   hp-run train CONFIG.yaml [--set section.key=value]... [--resume]
+//   hp-run train CONFIG.yaml --nproc=8
 //   hp-run train CONFIG.yaml --simulate-ranks=8
 //   hp-run train PLAN.hp --config CONFIG.yaml
 //   hp-run forward CONFIG.yaml --out FILE.safetensors [--gradients]
@@ -10,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Commands.h"
+#include "Ranks.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Process.h"
@@ -65,6 +67,27 @@ static cl::opt<int64_t> simulateRanks(
     cl::desc("Compute all N ranks of the layout in this process, in lockstep"),
     cl::value_desc("N"), cl::init(1), cl::sub(trainCommand),
     cl::sub(forwardCommand), cl::cat(category));
+static cl::opt<int64_t>
+    processes("nproc",
+              cl::desc("Start N ranks on this machine, one in a process"),
+              cl::value_desc("N"), cl::sub(trainCommand), cl::cat(category));
+static cl::opt<int64_t> threadsPerRank(
+    "threads-per-rank",
+    cl::desc("Threads of each rank (default: OMP_NUM_THREADS, or the "
+             "processors divided by the ranks of the machine)"),
+    cl::value_desc("N"), cl::sub(trainCommand), cl::cat(category));
+static cl::opt<MessageLibrary> device(
+    "device", cl::desc("How the ranks' messages travel (default: cpu)"),
+    cl::values(clEnumValN(MessageLibrary::Gloo, "cpu",
+                          "from CPU to CPU, by Gloo"),
+               clEnumValN(MessageLibrary::Nccl, "cuda",
+                          "from GPU to GPU, by NCCL, from libhp_nccl.so")),
+    cl::init(MessageLibrary::Gloo), cl::sub(trainCommand), cl::cat(category));
+static cl::opt<bool> checkReplicas(
+    "check-replicas",
+    cl::desc("Fail at the end if ranks that hold the same parameter differ "
+             "in a bit"),
+    cl::sub(trainCommand), cl::cat(category));
 static cl::opt<bool> resume("resume",
                             cl::desc("Go on from the latest checkpoint in "
                                      "checkpoint.folder"),
@@ -120,6 +143,7 @@ static bool takeInput(const std::string &input, ConfigArguments &arguments,
                         << int64_t(simulateRanks);
   }
   arguments.simulatedRanks = simulateRanks;
+  arguments.checkReplicas = checkReplicas;
   if (!isPlan(input)) {
     if (!configPath.empty()) {
       return diag.error() << "'" << input
@@ -152,14 +176,49 @@ static bool takePaths(const cl::list<std::string> &paths,
          diag.error() << "--config is needed: it says which model this is";
 }
 
-static int dispatch(DiagnosticEngine &diag) {
+/// Takes a signal, unless it is ignored: by nohup, or in the background.
+static void takeStopSignal(int number) {
+  if (std::signal(number, onStopSignal) == SIG_IGN) {
+    std::signal(number, SIG_IGN);
+  }
+}
+
+/// Starts the ranks, or is one of them, or all.
+static int dispatchTrain(ConfigArguments &arguments,
+                         llvm::ArrayRef<const char *> commandLine,
+                         DiagnosticEngine &diag) {
+  RankOptions ranks;
+  ranks.processes = processes;
+  ranks.threadsPerRank = threadsPerRank;
+  ranks.gpu = device == MessageLibrary::Nccl;
+  if (!takeInput(trainInput, arguments, diag)) {
+    return 1;
+  }
+  if ((processes.getNumOccurrences() > 0 && processes == 0) ||
+      (threadsPerRank.getNumOccurrences() > 0 && threadsPerRank == 0)) {
+    diag.error() << (processes == 0 && processes.getNumOccurrences() > 0
+                         ? "--nproc"
+                         : "--threads-per-rank")
+                 << " is at least 1, not 0";
+    return 1;
+  }
+  if (!takeRanks(ranks, arguments.simulatedRanks, diag)) {
+    return 1;
+  }
+  if (ranks.processes > 0) {
+    return launchRanks(arguments, ranks, commandLine, diag);
+  }
+  takeStopSignal(SIGINT);
+  takeStopSignal(SIGTERM);
+  takeStopSignal(SIGHUP);
+  return runTrain(arguments, ranks, resume, stopSignal, diag);
+}
+
+static int dispatch(llvm::ArrayRef<const char *> commandLine,
+                    DiagnosticEngine &diag) {
   ConfigArguments arguments;
   if (trainCommand) {
-    std::signal(SIGINT, onStopSignal);
-    std::signal(SIGTERM, onStopSignal);
-    return takeInput(trainInput, arguments, diag)
-               ? runTrain(arguments, resume, stopSignal, diag)
-               : 1;
+    return dispatchTrain(arguments, commandLine, diag);
   }
   if (forwardCommand) {
     return takeInput(forwardInput, arguments, diag)
@@ -211,7 +270,7 @@ int main(int argc, char **argv) {
   DiagnosticEngine diag;
   int code = 1;
   try {
-    code = dispatch(diag);
+    code = dispatch(llvm::ArrayRef<const char *>(argv, argc), diag);
   } catch (const std::exception &failure) {
     diag.error() << llvm::StringRef(failure.what()).split('\n').first;
   }
