@@ -6,6 +6,7 @@
 #include "hp/IR/Text.h"
 #include "hp/Runtime/AllocationMeter.h"
 #include "hp/Runtime/Checkpoint.h"
+#include "hp/Runtime/Replicas.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
 #include <ATen/ATen.h>
@@ -38,6 +39,7 @@ private:
   bool anyWantsToStop();
   void reportSkip(const StepMetrics &metrics);
   void summary();
+  bool checkReplicas();
   void reportPeak();
   void reportTraffic(int64_t steps);
 
@@ -253,7 +255,8 @@ bool TrainingLoop::anyWantsToStop() {
   return !WholeParameters(stores, comm).allAgree(!asked);
 }
 
-/// Measured and predicted, for each rank of this process where they differ.
+/// Measured and predicted of this process's first rank, and whether they agree
+/// on all ranks.
 void TrainingLoop::reportPeak() {
   Function &step = *run.step->findFunction("step");
   auto predicted = [&](size_t local) {
@@ -261,39 +264,52 @@ void TrainingLoop::reportPeak() {
   };
   out << "peak of values " << interpreter->peakBytes() << " bytes measured, "
       << predicted(0) << " predicted";
-  if (comm.localRanks().size() == 1) {
-    return;
+  bool ok = true;
+  for (size_t local = 0; local < stores.size(); ++local) {
+    ok &= interpreter->peakBytes(local) == predicted(local);
   }
-  size_t other = 1;
-  while (other < stores.size() &&
-         interpreter->peakBytes(other) == predicted(other)) {
-    ++other;
-  }
-  if (other == stores.size()) {
-    out << " on rank 0, and as predicted on the others";
-  } else {
-    out << " on rank 0; " << interpreter->peakBytes(other) << " and "
-        << predicted(other) << " on rank " << other;
+  if (run.step->mesh.numRanks() > 1) {
+    out << " on rank 0; peak bytes "
+        << (WholeParameters(stores, comm).allAgree(ok) ? "" : "not ")
+        << "as predicted on all ranks";
   }
 }
 
 void TrainingLoop::reportTraffic(int64_t steps) {
   Traffic step = predictTraffic(*run.step, *run.step->findFunction("step"));
   Traffic predicted;
-  for (int64_t i = 0; i < steps; ++i) {
-    predicted.add(step);
+  for (const auto &[key, count] : step.counts) {
+    predicted.add(key.primitive, key.axes, count.bytes * steps, 1);
+    predicted.counts[key].calls = count.calls * steps;
   }
   const Traffic &counted = interpreter->traffic();
+  bool agree = WholeParameters(stores, comm).allAgree(counted == predicted);
   if (counted.counts.empty() && predicted.counts.empty()) {
     return;
   }
-  bool agree = counted == predicted;
-  out << "sent by each rank" << (agree ? ", as predicted:\n" : ", counted:\n");
+  out << (agree ? "bytes sent as predicted, by each rank in "
+                : "bytes sent not as predicted, by each rank in ")
+      << steps << " steps:\n";
   print(counted, run.step->mesh, out);
   if (!agree) {
-    out << "and predicted:\n";
+    out << "predicted:\n";
     print(predicted, run.step->mesh, out);
   }
+}
+
+/// Whether replicas agree to the bit. False, with an error, if not.
+bool TrainingLoop::checkReplicas() {
+  std::string name = differingReplica(stores, comm);
+  if (name.empty()) {
+    out << "replicas are bitwise equal\n";
+    return true;
+  }
+  if (isMain) {
+    diag.error(run.step->loc)
+        << "replicas of '@" << name << "' are not equal after step "
+        << manifest.state.step;
+  }
+  return false;
 }
 
 void TrainingLoop::summary() {
@@ -348,7 +364,7 @@ TrainEnd TrainingLoop::steps() {
     stopped = anyWantsToStop();
   }
   progress.finish();
-  if (!save()) {
+  if (!save() || (options.checkReplicas && !checkReplicas())) {
     return TrainEnd::Failed;
   }
   stopped &= state.step < last;

@@ -19,6 +19,8 @@ namespace hp {
 struct TrainOptions {
   /// Goes on from the latest checkpoint of checkpoint.folder.
   bool resume = false;
+  /// Fails at the end if ranks that hold the same parameter differ in a bit.
+  bool checkReplicas = false;
   /// A bar that is redrawn, for a terminal; else lines.
   bool progressBar = false;
   /// Becomes true when the run should end after the current step.
