@@ -17,7 +17,7 @@ endif
 OPTIONS := -DTORCH_DIR=$(abspath $(TORCH_DIR)) -DHP_PYTHON=$(HP_PYTHON) $(CMAKE_OPTIONS)
 
 .NOTPARALLEL:
-.PHONY: help train check check-all bench build configure deps format clean
+.PHONY: help train train-parallel check check-all bench build configure deps format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,10 @@ help:
 #: make train        train the tiny model on English text (CONFIG=..., ARGS='--set training.steps=50')
 train: build $(TEXT)
 	$(BUILD)/bin/hp-run train $(CONFIG) $(ARGS)
+
+#: make train-parallel the same on four processes, tensor parallelism 2 x FSDP 2 (ARGS=...)
+train-parallel: build $(TEXT)
+	$(BUILD)/bin/hp-run train configs/tiny_text_tp2_fsdp2.yaml --nproc 4 $(ARGS)
 
 #: make check        build and run all tests; the last line counts them (FILTER=regex for some)
 check: build
@@ -42,6 +46,7 @@ check-long: build
 #: make bench        measure speed, memory and start-up times
 bench: build $(TEXT)
 	$(RUN_PYTHON) bench/run.py --build $(BUILD) $(ARGS)
+	$(RUN_PYTHON) bench/planning.py --build $(BUILD)
 
 #: make build        install what is missing and build (PRESET=release|debug|asan, JOBS=n)
 build: configure
