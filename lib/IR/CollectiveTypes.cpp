@@ -7,7 +7,7 @@
 //   all_reduce      {a}                  P -> I
 //   all_gather      {a: d}               S along d -> R
 //   all_gather      {a: d, to=invariant} S along d -> I
-//   shard           {a: d}               I or R -> S along d
+//   shard           {a: d}               I -> S along d
 //   reduce_scatter  {a: d}               P -> S along d
 //   all_to_all      {a: d->e}            S along d -> S along e
 //
@@ -163,16 +163,11 @@ static llvm::Expected<TypeList> reduceScatter(const TypeQuery &query) {
 }
 
 static llvm::Expected<TypeList> shard(const TypeQuery &query) {
-  State state = query.operands[0].state(query.like.axes[0]);
-  if (state != State::Invariant && state != State::Replicated) {
-    return query.refuse("the operand is " + stateName(state) + " over " +
-                            query.quoted(query.like.axes[0]) +
-                            "; only an invariant or replicated value can be "
-                            "cut without communication",
-                        0);
-  }
+  // Its adjoint, all_gather to=invariant, is that of an invariant value alone.
   if (llvm::Error error =
-          expectState(query, state, "all axes must be in one state")) {
+          expectState(query, State::Invariant,
+                      "only an invariant value can be cut without "
+                      "communication")) {
     return error;
   }
   auto position = findDim(query, query.like.dim);
@@ -185,7 +180,6 @@ static llvm::Expected<TypeList> shard(const TypeQuery &query) {
     return dim.takeError();
   }
   data.dims[*position] = *dim;
-  data.repl = data.repl - AxisSet(query.like.axes);
   return TypeList{query.module.type(data)};
 }
 

@@ -129,14 +129,14 @@ TEST(Collectives, a_cut_must_divide) {
            {"dim 'h' of 4 does not divide over '(dp,tp,cp)', 8 ranks"}));
 }
 
-TEST(Collectives, shard_cuts_invariant_and_replicated) {
+TEST(Collectives, shard_cuts_what_is_invariant) {
   EXPECT_EQ(infer("shard %0 {tp: V}", {"f32[B, V=32]"}), "f32[B, V=32@tp]");
-  EXPECT_EQ(infer("shard %0 {tp: V}", {"f32[B, V=32]{repl: tp}"}),
-            "f32[B, V=32@tp]");
+  EXPECT_TRUE(says(infer("shard %0 {tp: V}", {"f32[B, V=32]{repl: tp}"}),
+                   {"replicated over 'tp'", "only an invariant value"}));
   EXPECT_TRUE(says(infer("shard %0 {tp: V}", {"f32[B, V=32]{partial: tp}"}),
                    {"partial over 'tp'", "without communication"}));
   EXPECT_TRUE(says(infer("shard %0 {(cp,tp): V}", {"f32[B, V=32]{repl: tp}"}),
-                   {"one state"}));
+                   {"replicated over 'tp'"}));
 }
 
 TEST(Collectives, all_to_all_moves_the_cut) {
