@@ -19,6 +19,9 @@
 using namespace hp;
 using llvm::StringRef;
 
+/// Larger groups are counted and not listed.
+static constexpr int64_t maxMembers = 64;
+
 namespace {
 class ScheduleView {
 public:
@@ -89,12 +92,14 @@ void ScheduleView::printMessages(const Traffic &traffic,
       os << 'x' << count.calls << "  ";
     }
     os << what;
-    if (rank) {
+    if (rank && module.mesh.size(key.axes) <= maxMembers) {
       llvm::ListSeparator comma;
       os << "  ranks ";
       for (int64_t member : group(module.mesh, *rank, key.axes)) {
         os << comma << member;
       }
+    } else if (rank) {
+      os << "  " << module.mesh.size(key.axes) << " ranks";
     }
     os << '\n';
     messages += count.calls;

@@ -18,6 +18,8 @@ using llvm::StringRef;
 
 /// More ranks than this are told by what they store, not one by one.
 static constexpr int64_t maxRanks = 64;
+/// More pieces than this are not shown.
+static constexpr int64_t maxPieces = 1 << 14;
 
 //===----------------------------------------------------------------------===//
 // Regions
@@ -113,6 +115,21 @@ static void printCoordinates(const Mesh &mesh, int64_t rank,
   os << ')';
 }
 
+/// The first rank that is number `number` along `axes`, as digits.
+static int64_t firstRank(const Mesh &mesh, llvm::ArrayRef<AxisId> axes,
+                         int64_t number) {
+  int64_t rank = 0;
+  for (AxisId axis : llvm::reverse(axes)) {
+    int64_t stride = 1;
+    for (unsigned inner = axis + 1; inner < mesh.numAxes(); ++inner) {
+      stride *= mesh.size(AxisId(inner));
+    }
+    rank += number % mesh.size(axis) * stride;
+    number /= mesh.size(axis);
+  }
+  return rank;
+}
+
 static void printMap(Module &module, const ParamInstance &instance,
                      llvm::raw_ostream &os) {
   const Mesh &mesh = module.mesh;
@@ -132,18 +149,20 @@ static void printMap(Module &module, const ParamInstance &instance,
   }
   os << '\n';
   bool everyRank = ranks <= maxRanks;
-  // The ranks at the front of the axes that do not cut have one piece each.
-  std::vector<int64_t> shown = everyRank ? group(mesh, 0, mesh.all().list())
-                                         : group(mesh, 0, cut.list());
-  for (int64_t rank : shown) {
+  AxisList axes = everyRank ? mesh.all().list() : cut.list();
+  int64_t lines = mesh.size(axes);
+  for (int64_t line = 0; line < std::min(lines, maxPieces); ++line) {
+    int64_t rank = firstRank(mesh, axes, line);
     if (everyRank) {
       os << "rank " << rank << ' ';
     }
-    printCoordinates(mesh, rank, everyRank ? mesh.all().list() : cut.list(),
-                     os);
+    printCoordinates(mesh, rank, axes, os);
     os << "  ";
     printPlacement(type, placementOf(type, mesh, rank), os);
     os << '\n';
+  }
+  if (lines > maxPieces) {
+    os << lines - maxPieces << " more pieces are not shown\n";
   }
 }
 
