@@ -56,7 +56,8 @@ void BlockProof::visit(Operation &op) {
     verifyReturn(op);
   }
   if (formed && state.readsLegalTypes(op) &&
-      !(op.backward && llvm::is_contained(wrong, identity(op)))) {
+      !(op.backward && !wrong.empty() &&
+        llvm::is_contained(wrong, identity(op)))) {
     verifyTypes(op);
   }
   returned |= op.is(OpKind::Return);

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "VerifierState.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 using namespace hp;
 using llvm::StringRef;
@@ -24,7 +25,9 @@ public:
   explicit CommunicatorProof(VerifierState &state) : state(state) {}
 
   void visit(const Operation &op);
-  void name(llvm::ArrayRef<AxisId> axes, Location loc, const std::string &what);
+  /// `what()` is what names the axes, for the report.
+  void name(llvm::ArrayRef<AxisId> axes, Location loc,
+            llvm::function_ref<std::string()> what);
 
 private:
   struct Use {
@@ -44,7 +47,7 @@ static std::string group(const Mesh &mesh, llvm::ArrayRef<AxisId> axes) {
 }
 
 void CommunicatorProof::name(llvm::ArrayRef<AxisId> axes, Location loc,
-                             const std::string &what) {
+                             llvm::function_ref<std::string()> what) {
   const Mesh &mesh = state.module.mesh;
   bool onMesh =
       llvm::all_of(axes, [&](AxisId axis) { return axis < mesh.numAxes(); });
@@ -59,14 +62,14 @@ void CommunicatorProof::name(llvm::ArrayRef<AxisId> axes, Location loc,
   const Use &first = it->second;
   state.error(loc).note(first.loc,
                         "named '" + group(mesh, first.axes) + "' here")
-      << what << " names the axes '" << group(mesh, axes) << "', which are '"
+      << what() << " names the axes '" << group(mesh, axes) << "', which are '"
       << group(mesh, first.axes)
       << "' elsewhere: two communicators over the same ranks, whose messages "
          "nothing puts in one order";
 }
 
 void CommunicatorProof::visit(const Operation &op) {
-  std::string what = "'" + op.spelling() + "'";
+  auto what = [&] { return "'" + op.spelling() + "'"; };
   if (op.info().category == OpCategory::Collective) {
     name(op.axes, op.loc, what);
   }
@@ -84,8 +87,9 @@ void hp::verifyCommunicators(VerifierState &state) {
   CommunicatorProof proof(state);
   auto visitParam = [&](const Param *param) {
     if (param && param->type && param->type->store) {
-      proof.name(param->type->store->axes, param->loc,
-                 ("the storage of '@" + param->name + "'").str());
+      proof.name(param->type->store->axes, param->loc, [&] {
+        return ("the storage of '@" + param->name + "'").str();
+      });
     }
   };
   auto visitBody = [&](const std::unique_ptr<Block> &body) {
