@@ -269,9 +269,9 @@ void TrainingLoop::reportPeak() {
     ok &= interpreter->peakBytes(local) == predicted(local);
   }
   if (run.step->mesh.numRanks() > 1) {
-    out << " on rank 0; peak bytes "
+    out << " on rank 0, and "
         << (WholeParameters(stores, comm).allAgree(ok) ? "" : "not ")
-        << "as predicted on all ranks";
+        << "as predicted on the others";
   }
 }
 
@@ -287,8 +287,7 @@ void TrainingLoop::reportTraffic(int64_t steps) {
   if (counted.counts.empty() && predicted.counts.empty()) {
     return;
   }
-  out << (agree ? "bytes sent as predicted, by each rank in "
-                : "bytes sent not as predicted, by each rank in ")
+  out << "sent by each rank, " << (agree ? "" : "not ") << "as predicted, in "
       << steps << " steps:\n";
   print(counted, run.step->mesh, out);
   if (!agree) {
