@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
@@ -105,7 +104,15 @@ struct RankProcess {
 
 /// Why a rank ended. The order is that of precedence: a greater one is nearer
 /// to the cause.
-enum class EndKind { Good, Killed, Interrupted, LostRank, Failed, Crashed };
+enum class EndKind {
+  Good,
+  Killed,
+  Interrupted,
+  LostRank,
+  LateRank,
+  Failed,
+  Crashed
+};
 
 class Launcher {
 public:
@@ -200,10 +207,6 @@ Launcher::environmentOf(int64_t rank, const MasterSocket &socket) const {
       {"HP_MASTER_SOCKET",
        rank == 0 ? std::to_string(socket.descriptor()) : std::string("-1")},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"}};
-  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) {
-    // c10d warns of what ends as an error of hp's.
-    ours.push_back({"TORCH_CPP_LOG_LEVEL", "ERROR"});
-  }
   std::vector<std::string> all;
   for (char **entry = environ; *entry; ++entry) {
     StringRef name = StringRef(*entry).split('=').first;
@@ -347,7 +350,9 @@ EndKind Launcher::kindOf(const RankProcess &rank) const {
   if (interrupt && code == 128 + interrupt) {
     return EndKind::Interrupted;
   }
-  return code == lostRankStatus ? EndKind::LostRank : EndKind::Failed;
+  return code == lostRankStatus   ? EndKind::LostRank
+         : code == lateRankStatus ? EndKind::LateRank
+                                  : EndKind::Failed;
 }
 
 /// Takes the ranks that ended. The first of them with the strongest reason is
@@ -419,8 +424,7 @@ void Launcher::watch() {
 
 int Launcher::report() {
   EndKind kind = first < 0 ? EndKind::Good : kindOf(ranks[first]);
-  if (interrupt && (kind == EndKind::Interrupted || kind == EndKind::LostRank ||
-                    kind == EndKind::Killed)) {
+  if (interrupt && kind != EndKind::Good && kind < EndKind::Failed) {
     return 128 + interrupt;
   }
   if (kind == EndKind::Good) {
@@ -444,6 +448,11 @@ int Launcher::report() {
   }
   if (!rank.output.message().empty()) {
     error.note({}, "it said: " + rank.output.message());
+  }
+  for (size_t other = 0; other < ranks.size(); ++other) {
+    if (kind == EndKind::LateRank && kindOf(ranks[other]) == EndKind::Killed) {
+      error.note({}, "rank " + llvm::Twine(other) + " did not end by itself");
+    }
   }
   return code;
 }

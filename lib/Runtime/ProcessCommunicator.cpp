@@ -3,7 +3,9 @@
 #include "hp/Runtime/ProcessCommunicator.h"
 #include "MessageBackend.h"
 #include <ATen/ATen.h>
+#include <c10/util/Logging.h>
 #include <csignal>
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -90,7 +92,7 @@ public:
         rank(options.place.rank) {}
 
   ArrayRef<int64_t> localRanks() const override { return rank; }
-  bool failed() const override { return messageFailed; }
+  MessageFailure failure() const override { return firstFailure; }
   at::Device device() const override { return backend->device(); }
 
   void barrier() override {
@@ -104,17 +106,21 @@ protected:
   void doAllReduce(Tensors &tensors, ArrayRef<AxisId> axes,
                    Reduction reduction) override {
     checkReducible(tensors[0], "all_reduce");
-    call("all_reduce", tensors[0], axes, [&](c10d::Backend &group) {
+    std::vector<at::Tensor> moved = {onDevice(tensors[0])};
+    call("all_reduce", moved[0], axes, [&](c10d::Backend &group) {
       c10d::AllreduceOptions how;
       how.reduceOp = reduction == Reduction::Sum ? c10d::ReduceOp::SUM
                                                  : c10d::ReduceOp::MAX;
       how.timeout = options.trainTimeout;
-      group.allreduce(tensors, how)->wait();
+      group.allreduce(moved, how)->wait();
     });
+    if (!moved[0].is_same(tensors[0])) {
+      tensors[0].copy_(moved[0]);
+    }
   }
 
   Tensors doAllGather(const Tensors &operands, ArrayRef<AxisId> axes) override {
-    at::Tensor operand = operands[0];
+    at::Tensor operand = onDevice(operands[0]);
     at::Tensor result = slices(operand, groupSize(axes));
     call("all_gather", operand, axes, [&](c10d::Backend &group) {
       c10d::AllgatherOptions how;
@@ -122,12 +128,12 @@ protected:
       at::Tensor to = asBytes(result), from = asBytes(operand);
       group._allgather_base(to, from, how)->wait();
     });
-    return {result};
+    return {result.to(operands[0].device())};
   }
 
   Tensors doReduceScatter(const Tensors &operands,
                           ArrayRef<AxisId> axes) override {
-    at::Tensor operand = operands[0];
+    at::Tensor operand = onDevice(operands[0]);
     at::Tensor result = at::empty(operand.sizes().slice(1), operand.options());
     checkReducible(operand, "reduce_scatter");
     call("reduce_scatter", operand, axes, [&](c10d::Backend &group) {
@@ -137,11 +143,11 @@ protected:
       at::Tensor to = result.flatten(), from = operand.flatten();
       group._reduce_scatter_base(to, from, how)->wait();
     });
-    return {result};
+    return {result.to(operands[0].device())};
   }
 
   Tensors doAllToAll(const Tensors &operands, ArrayRef<AxisId> axes) override {
-    at::Tensor operand = operands[0];
+    at::Tensor operand = onDevice(operands[0]);
     at::Tensor result = at::empty_like(operand);
     call("all_to_all", operand, axes, [&](c10d::Backend &group) {
       c10d::AllToAllOptions how;
@@ -150,7 +156,7 @@ protected:
       std::vector<int64_t> equal;
       group.alltoall_base(to, from, equal, equal, how)->wait();
     });
-    return {result};
+    return {result.to(operands[0].device())};
   }
 
   Tensors doShift(const Tensors &operands, ArrayRef<AxisId> axes,
@@ -164,7 +170,7 @@ protected:
     if (from == number) {
       return {operands[0].clone()};
     }
-    at::Tensor sent = operands[0];
+    at::Tensor sent = onDevice(operands[0]);
     at::Tensor result = from < 0 ? at::zeros_like(sent) : at::empty_like(sent);
     call("send_receive", sent, axes, [&](c10d::Backend &group) {
       // Send and receive are under way together: in a ring each rank would
@@ -188,10 +194,16 @@ protected:
         work->wait(options.trainTimeout);
       }
     });
-    return {result};
+    return {result.to(operands[0].device())};
   }
 
 private:
+  /// What is elsewhere, as the operands of a step on the CPU are for NCCL,
+  /// takes the way over the device of the messages.
+  at::Tensor onDevice(const at::Tensor &tensor) const {
+    return tensor.to(device());
+  }
+
   /// The bytes of `tensor`, in a row: moving them asks nothing of their type.
   static at::Tensor asBytes(const at::Tensor &tensor) {
     return tensor.view({-1}).view(at::kByte);
@@ -238,9 +250,6 @@ private:
   /// thrown one sentence that names the call.
   void call(StringRef what, const at::Tensor &tensor, ArrayRef<AxisId> axes,
             llvm::function_ref<void(c10d::Backend &)> send) {
-    TORCH_CHECK(tensor.device() == backend->device(), what.str(),
-                ": the tensor is on ", tensor.device(), ", and messages go by ",
-                backend->device());
     if (tensor.numel() == 0) {
       return;
     }
@@ -251,16 +260,17 @@ private:
     } catch (const std::exception &failure) {
       why = firstLine(failure);
     }
-    messageFailed = true;
     StringRef text = why;
+    bool late = text.contains_insensitive("timed out") ||
+                text.contains_insensitive("timeout");
+    if (firstFailure == MessageFailure::None) {
+      firstFailure = late ? MessageFailure::Late : MessageFailure::Lost;
+    }
     std::string where = "rank " + std::to_string(rank) + ": " + what.str() +
                         " over " + axesText(axes) + ": ";
-    if (text.contains_insensitive("timed out") ||
-        text.contains_insensitive("timeout")) {
-      TORCH_CHECK(false, where, "another rank did not come within ",
-                  options.trainTimeout.count(),
-                  " s (comm.train_timeout_seconds)");
-    }
+    TORCH_CHECK(!late, where, "another rank did not come within ",
+                options.trainTimeout.count(),
+                " s (comm.train_timeout_seconds)");
     if (text.contains("onnection closed by peer") ||
         text.contains("onnection reset by peer") ||
         text.contains("roken pipe")) {
@@ -274,7 +284,7 @@ private:
   StorePointer store;
   int64_t rank;
   std::map<AxisList, Group> groups;
-  bool messageFailed = false;
+  MessageFailure firstFailure = MessageFailure::None;
 };
 } // namespace
 
@@ -292,6 +302,9 @@ hp::makeProcessCommunicator(const Mesh &mesh, const ProcessOptions &options,
   // Gloo writes to its connections as one writes to a file: without this a
   // rank would be killed by the loss of another, and not say so.
   std::signal(SIGPIPE, SIG_IGN);
+  // c10d warns, with backtraces, of what ends as an error of hp's.
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*replace=*/0);
+  c10::initLogging();
   try {
     std::unique_ptr<MessageBackend> backend =
         options.library == MessageLibrary::Nccl ? makeNcclBackend(options, diag)

@@ -108,5 +108,16 @@ std::unique_ptr<Communicator> hp::makeCommunicator(const Run &run,
 
 int hp::exitCode(int code, const Communicator &comm) {
   auto *processes = dynamic_cast<const ProcessCommunicator *>(&comm);
-  return code != 0 && processes && processes->failed() ? lostRankStatus : code;
+  if (code == 0 || !processes) {
+    return code;
+  }
+  switch (processes->failure()) {
+  case MessageFailure::None:
+    return code;
+  case MessageFailure::Lost:
+    return lostRankStatus;
+  case MessageFailure::Late:
+    return lateRankStatus;
+  }
+  return code;
 }

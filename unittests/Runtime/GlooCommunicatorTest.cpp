@@ -306,7 +306,7 @@ TEST(GlooTest, booleansMoveAndAreNotReduced) {
     } catch (const c10::Error &failure) {
       text += failure.what_without_backtrace();
     }
-    return text + (comm->failed() ? "; failed" : "");
+    return text + (comm->failure() == MessageFailure::None ? "" : "; failed");
   });
   for (const std::string &text : outcome.texts) {
     // The call was refused, no message failed.
@@ -385,7 +385,8 @@ TEST(GlooTest, aRankThatIsGoneIsSaidSo) {
     try {
       comm->allReduce(tensors, {0});
     } catch (const c10::Error &failure) {
-      return std::string(comm->failed() ? "failed: " : "") +
+      return std::string(comm->failure() == MessageFailure::Lost ? "lost: "
+                                                                 : "") +
              failure.what_without_backtrace();
     }
     return std::string("nothing happened");
@@ -393,7 +394,7 @@ TEST(GlooTest, aRankThatIsGoneIsSaidSo) {
   EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));
   for (int64_t rank : {0, 1, 3}) {
     EXPECT_EQ(outcome.texts[rank],
-              "failed: rank " + std::to_string(rank) +
+              "lost: rank " + std::to_string(rank) +
                   ": all_reduce over dp_replicate: another rank is gone");
   }
   EXPECT_TRUE(WIFSIGNALED(outcome.statuses[2]));

@@ -42,10 +42,10 @@ struct RankPlace {
 /// set. False, with an error, if a variable is missing or makes no sense.
 bool readRankPlace(std::optional<RankPlace> &place, DiagnosticEngine &diag);
 
-/// The exit status of a rank that ended because a message to or from another
-/// rank failed or took too long. The launcher looks for another rank's failure
-/// behind it.
-constexpr int lostRankStatus = 75;
+/// The exit status of a rank that ended because another rank was gone, and of
+/// one that waited too long for another. The launcher looks for another rank's
+/// failure behind them.
+constexpr int lostRankStatus = 75, lateRankStatus = 76;
 
 /// The processors this process may use, at least 1.
 int64_t availableProcessors();

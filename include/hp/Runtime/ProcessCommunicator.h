@@ -23,6 +23,9 @@ namespace hp {
 
 enum class MessageLibrary : uint8_t { Gloo, Nccl };
 
+/// Lost: another rank is gone. Late: it did not come in time.
+enum class MessageFailure : uint8_t { None, Lost, Late };
+
 struct ProcessOptions {
   MessageLibrary library = MessageLibrary::Gloo;
   RankPlace place;
@@ -36,10 +39,11 @@ struct ProcessOptions {
 class ProcessCommunicator : public Communicator {
 public:
   using Communicator::Communicator;
-  /// Whether a message failed: the other ranks, or the way to them, are to
-  /// blame for what followed. The process should end with lostRankStatus.
-  virtual bool failed() const = 0;
-  /// Where the tensors must be.
+  /// How the first message that failed did so: the other ranks, or the way to
+  /// them, are to blame for what followed.
+  virtual MessageFailure failure() const = 0;
+  /// Where messages start and end. Tensors elsewhere are copied there and
+  /// back.
   virtual at::Device device() const = 0;
 };
 
