@@ -4,21 +4,18 @@
 #include "hp/Analysis/Flops.h"
 #include "hp/Analysis/Memory.h"
 #include "hp/Analysis/Parameters.h"
+#include "hp/Analysis/Placement.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 
 using namespace hp;
 
-/// Bytes of a parameter as one rank stores it: the largest piece where storage
-/// cuts it.
+/// Bytes of a parameter as rank 0 stores it: the largest piece.
 static int64_t storedBytes(const Param &param, const Mesh &mesh) {
-  int64_t bytes = param.type.localBytes(mesh);
+  int64_t bytes = heldBytes(param.type, mesh, /*rank=*/0);
   if (const auto &store = param.type->store) {
-    int64_t rows = param.type.localShape(mesh)[0];
-    int64_t pieces = mesh.size(store->axes);
-    int64_t elements = bytes / byteSize(param.type.dtype()) / rows;
-    bytes = (rows + pieces - 1) / pieces * elements * byteSize(store->dtype);
+    bytes = bytes / byteSize(param.type.dtype()) * byteSize(store->dtype);
   }
   return bytes;
 }
@@ -46,6 +43,7 @@ static PlanStats::Step stepStats(Module &module, Function &function) {
   if (peak.at && !peak.at->results.empty() && peak.at->results[0]) {
     step.peakAt = ("%" + peak.at->results[0]->name).str();
   }
+  step.traffic = predictTraffic(module, function);
   return step;
 }
 
@@ -55,6 +53,7 @@ PlanStats hp::planStats(Module &module) {
   stats.flavor = module.flavor.str();
   stats.stage = module.stage;
   stats.ranks = module.mesh.numRanks();
+  stats.mesh = module.mesh;
   for (const ParamInstance &instance : allParameters(module)) {
     ++stats.tensors;
     stats.parameters += instance.param->type.numElements();
@@ -105,6 +104,10 @@ void hp::print(const PlanStats &stats, llvm::raw_ostream &os) {
   line("input bytes") << grouped(step.inputBytes) << " a rank\n";
   line("peak bytes of values")
       << grouped(step.peakBytes) << " a rank, at " << step.peakAt << "\n";
+  if (!step.traffic.counts.empty()) {
+    os << "sent a step by each rank\n";
+    print(step.traffic, stats.mesh, os);
+  }
 }
 
 void hp::printJson(const PlanStats &stats, llvm::raw_ostream &os) {
@@ -130,6 +133,20 @@ void hp::printJson(const PlanStats &stats, llvm::raw_ostream &os) {
         json.attribute("input_bytes", step.inputBytes);
         json.attribute("peak_bytes", step.peakBytes);
         json.attribute("peak_at", step.peakAt);
+        json.attributeArray("sent", [&] {
+          for (const auto &[key, count] : step.traffic.counts) {
+            json.object([&, &key = key, &count = count] {
+              json.attribute("primitive", name(key.primitive));
+              json.attributeArray("axes", [&] {
+                for (AxisId axis : key.axes) {
+                  json.value(stats.mesh.name(axis));
+                }
+              });
+              json.attribute("calls", count.calls);
+              json.attribute("bytes", count.bytes);
+            });
+          }
+        });
       });
     }
   });

@@ -1,14 +1,15 @@
 //===- PlanStats.h - What a plan costs --------------------------*- C++ -*-===//
 //
 // The figures of --print-plan-stats: parameters, storage, work, and for a step
-// the instructions and the peak of values. One report for people, the same as
-// JSON for programs.
+// the instructions, the peak of values and what is sent. One report for people,
+// the same as JSON for programs. Bytes are those of rank 0, which has the most.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef HP_ANALYSIS_PLANSTATS_H
 #define HP_ANALYSIS_PLANSTATS_H
 
+#include "hp/Analysis/Communication.h"
 #include "hp/IR/Module.h"
 #include <optional>
 
@@ -31,8 +32,10 @@ struct PlanStats {
     int64_t inputBytes = 0;
     int64_t peakBytes = 0; ///< of values, inputs included, on one rank
     std::string peakAt;    ///< the instruction, by its first result
+    Traffic traffic;       ///< by one rank
   };
   std::optional<Step> step;
+  Mesh mesh;
 };
 
 PlanStats planStats(Module &module);
