@@ -30,6 +30,7 @@ def in_build(*parts):
 config.substitutions += [
     ("%hp-opt", in_build("bin", "hp-opt")),
     ("%hp-run", in_build("bin", "hp-run")),
+    ("%nccl-plugin", in_build("bin", "libhp_nccl.so")),
     ("%safetensors-dump", in_build("unittests", "safetensors-dump")),
     ("%python", config.hp_python),
     ("%src", config.hp_source),
@@ -57,6 +58,12 @@ def python_has(*packages):
 # hp-run was built.
 if config.hp_runtime:
     config.available_features.add("runtime")
+# The plugin for GPUs was built.
+if os.path.exists(in_build("bin", "libhp_nccl.so")):
+    config.available_features.add("nccl-plugin")
+# There is a GPU of NVIDIA's.
+if os.path.exists("/dev/nvidiactl"):
+    config.available_features.add("gpu")
 # Python programs can use torch and transformers as oracles.
 if python_has("torch", "transformers", "safetensors"):
     config.available_features.add("python-torch")

@@ -21,6 +21,12 @@ static std::string firstLine(const std::exception &failure) {
   return StringRef(failure.what()).split('\n').first.trim().str();
 }
 
+/// Whether c10d or Gloo says so that it waited in vain.
+static bool isTimeout(StringRef message) {
+  return message.contains_insensitive("timed out") ||
+         message.contains_insensitive("timeout");
+}
+
 //===----------------------------------------------------------------------===//
 // Meeting
 //===----------------------------------------------------------------------===//
@@ -51,30 +57,38 @@ static std::vector<uint8_t> bytes(StringRef text) {
 
 /// Waits until all ranks are there, and compares what they must agree on.
 static bool meet(c10d::Store &store, const ProcessOptions &options,
-                 StringRef agreement, DiagnosticEngine &diag) {
+                 StringRef agreement, MessageFailure &failure,
+                 DiagnosticEngine &diag) {
   const RankPlace &place = options.place;
-  if (place.rank == 0) {
-    store.set("agreement", bytes(agreement));
-  }
-  if (store.add("arrived", 1) == place.worldSize) {
-    store.set("all", bytes("1"));
-  }
   try {
-    store.wait({"agreement", "all"}, options.initTimeout);
-  } catch (const std::exception &) {
-    return diag.error() << "rank " << place.rank << ": "
-                        << store.add("arrived", 0) << " of " << place.worldSize
-                        << " ranks came to " << place.masterAddress << ":"
-                        << place.masterPort << " within "
-                        << options.initTimeout.count()
-                        << " s (comm.init_timeout_seconds)";
+    if (place.rank == 0) {
+      store.set("agreement", bytes(agreement));
+    } else {
+      store.wait({"agreement"}, options.initTimeout);
+      if (store.get("agreement") != bytes(agreement)) {
+        failure = MessageFailure::None;
+        return diag.error() << "rank " << place.rank
+                            << " was given another configuration or plan than "
+                               "rank 0";
+      }
+    }
+    if (store.add("arrived", 1) == place.worldSize) {
+      store.set("all", bytes("1"));
+    }
+    store.wait({"all"}, options.initTimeout);
+    return true;
+  } catch (const std::exception &reason) {
+    if (!isTimeout(reason.what())) {
+      throw;
+    }
   }
-  if (store.get("agreement") != bytes(agreement)) {
-    return diag.error() << "rank " << place.rank
-                        << " was given another configuration or plan than "
-                           "rank 0";
-  }
-  return true;
+  failure = MessageFailure::Late;
+  return diag.error() << "rank " << place.rank << ": "
+                      << store.add("arrived", 0) << " of " << place.worldSize
+                      << " ranks came to " << place.masterAddress << ":"
+                      << place.masterPort << " within "
+                      << options.initTimeout.count()
+                      << " s (comm.init_timeout_seconds)";
 }
 
 //===----------------------------------------------------------------------===//
@@ -261,8 +275,7 @@ private:
       why = firstLine(failure);
     }
     StringRef text = why;
-    bool late = text.contains_insensitive("timed out") ||
-                text.contains_insensitive("timeout");
+    bool late = isTimeout(text);
     if (firstFailure == MessageFailure::None) {
       firstFailure = late ? MessageFailure::Late : MessageFailure::Lost;
     }
@@ -290,7 +303,8 @@ private:
 
 std::unique_ptr<ProcessCommunicator>
 hp::makeProcessCommunicator(const Mesh &mesh, const ProcessOptions &options,
-                            DiagnosticEngine &diag) {
+                            MessageFailure &failure, DiagnosticEngine &diag) {
+  failure = MessageFailure::None;
   const RankPlace &place = options.place;
   if (mesh.numRanks() != place.worldSize) {
     diag.error() << "the plan is of " << mesh.numRanks()
@@ -318,16 +332,21 @@ hp::makeProcessCommunicator(const Mesh &mesh, const ProcessOptions &options,
       os << axis.name << "=" << axis.size << "\n";
     }
     os << options.agreement;
+    // To open a store depends on nobody, to reach one does.
+    bool opens = place.rank == 0 && !place.served;
+    failure = opens ? MessageFailure::None : MessageFailure::Lost;
     StorePointer store = openStore(options);
-    if (!meet(*store, options, agreement, diag)) {
+    failure = MessageFailure::Lost;
+    if (!meet(*store, options, agreement, failure, diag)) {
       return nullptr;
     }
+    failure = MessageFailure::None;
     return std::make_unique<BackendCommunicator>(
         mesh, options, std::move(backend), std::move(store));
-  } catch (const std::exception &failure) {
+  } catch (const std::exception &reason) {
     diag.error() << "rank " << place.rank << " cannot meet the others at "
                  << place.masterAddress << ":" << place.masterPort << ": "
-                 << firstLine(failure);
+                 << firstLine(reason);
     return nullptr;
   }
 }

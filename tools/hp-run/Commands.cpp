@@ -35,10 +35,11 @@ int hp::runTrain(const ConfigArguments &arguments, const RankOptions &ranks,
   std::optional<Run> run =
       prepareRun(arguments.config, arguments.overrides, arguments.plan,
                  ranks.worldSize(arguments.simulatedRanks), diag);
+  int code = 1;
   std::unique_ptr<Communicator> comm =
-      run ? makeCommunicator(*run, ranks, diag) : nullptr;
+      run ? makeCommunicator(*run, ranks, code, diag) : nullptr;
   if (!comm) {
-    return 1;
+    return code;
   }
   AllocationMeter::install();
   TrainOptions options;
@@ -46,7 +47,8 @@ int hp::runTrain(const ConfigArguments &arguments, const RankOptions &ranks,
   options.checkReplicas = arguments.checkReplicas;
   options.progressBar = llvm::sys::Process::StandardOutIsDisplayed();
   options.stopSignal = &stopSignal;
-  return exitCode(trainOn(*comm, *run, options, diag), *comm);
+  code = trainOn(*comm, *run, options, diag);
+  return code == 1 ? failureCode(*comm, diag) : code;
 }
 
 int hp::runForward(const ConfigArguments &arguments, const std::string &out,

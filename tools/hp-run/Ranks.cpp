@@ -77,8 +77,22 @@ int hp::launchRanks(const ConfigArguments &config, const RankOptions &options,
   return launch(launchOptions, socket, diag);
 }
 
+/// The exit code of a rank whose first failure this was.
+static int codeOf(MessageFailure failure) {
+  switch (failure) {
+  case MessageFailure::None:
+    return 1;
+  case MessageFailure::Lost:
+    return lostRankStatus;
+  case MessageFailure::Late:
+    return lateRankStatus;
+  }
+  return 1;
+}
+
 std::unique_ptr<Communicator> hp::makeCommunicator(const Run &run,
                                                    const RankOptions &options,
+                                                   int &code,
                                                    DiagnosticEngine &diag) {
   if (options.place || options.threadsPerRank > 0) {
     at::set_num_threads(
@@ -103,21 +117,18 @@ std::unique_ptr<Communicator> hp::makeCommunicator(const Run &run,
      << *run.config.training.seed << " checkpoints every "
      << *run.config.checkpoint.interval;
   how.agreement = llvm::utohexstr(llvm::xxh3_64bits(plan));
-  return makeProcessCommunicator(run.step->mesh, how, diag);
+  MessageFailure failure;
+  auto comm = makeProcessCommunicator(run.step->mesh, how, failure, diag);
+  code = codeOf(failure);
+  return comm;
 }
 
-int hp::exitCode(int code, const Communicator &comm) {
+int hp::failureCode(const Communicator &comm, const DiagnosticEngine &diag) {
   auto *processes = dynamic_cast<const ProcessCommunicator *>(&comm);
-  if (code == 0 || !processes) {
-    return code;
+  if (!processes) {
+    return 1;
   }
-  switch (processes->failure()) {
-  case MessageFailure::None:
-    return code;
-  case MessageFailure::Lost:
-    return lostRankStatus;
-  case MessageFailure::Late:
-    return lateRankStatus;
-  }
-  return code;
+  return processes->failure() == MessageFailure::None && diag.errorCount() == 0
+             ? lostRankStatus
+             : codeOf(processes->failure());
 }

@@ -41,14 +41,17 @@ bool takeRanks(RankOptions &options, int64_t simulatedRanks,
 int launchRanks(const ConfigArguments &config, const RankOptions &options,
                 llvm::ArrayRef<const char *> arguments, DiagnosticEngine &diag);
 
-/// The communicator of this process. Null after an error.
+/// The communicator of this process. Null after an error, with the exit code
+/// in `code`.
 std::unique_ptr<Communicator> makeCommunicator(const Run &run,
                                                const RankOptions &options,
+                                               int &code,
                                                DiagnosticEngine &diag);
 
-/// The exit code of a command that ended with `code`: a rank whose messages
-/// failed leaves the blame to another.
-int exitCode(int code, const Communicator &comm);
+/// The exit code of a rank that failed: one whose messages failed, or that ends
+/// without an error of its own because all agreed to, leaves the blame to
+/// another.
+int failureCode(const Communicator &comm, const DiagnosticEngine &diag);
 
 } // namespace hp
 

@@ -129,9 +129,11 @@ std::unique_ptr<ProcessCommunicator> connect(const Mesh &mesh,
   std::string said;
   llvm::raw_string_ostream os(said);
   DiagnosticEngine diag(os);
-  auto comm = makeProcessCommunicator(mesh, options, diag);
+  MessageFailure failure;
+  auto comm = makeProcessCommunicator(mesh, options, failure, diag);
   if (!comm) {
-    throw std::runtime_error(said);
+    static const char *names[] = {"", "lost: ", "late: "};
+    throw std::runtime_error(names[int(failure)] + said);
   }
   return comm;
 }
@@ -267,8 +269,9 @@ INSTANTIATE_TEST_SUITE_P(
                       std::vector<int64_t>{2, 2, 2}),
     [](const auto &info) {
       std::string name = "mesh";
+      llvm::raw_string_ostream os(name);
       for (int64_t size : info.param) {
-        name += "_" + std::to_string(size);
+        os << "_" << size;
       }
       return name;
     });
@@ -443,7 +446,8 @@ TEST(GlooTest, aRankThatIsMissingAtTheStartIsCounted) {
         return std::string("nothing happened");
       },
       std::chrono::seconds(1));
-  EXPECT_NE(outcome.texts[0].find("rank 0: 2 of 3 ranks came to 127.0.0.1:"),
+  EXPECT_NE(outcome.texts[0].find(
+                "late: error: rank 0: 2 of 3 ranks came to 127.0.0.1:"),
             std::string::npos)
       << outcome.texts[0];
   EXPECT_NE(outcome.texts[0].find("within 1 s (comm.init_timeout_seconds)"),
@@ -451,17 +455,23 @@ TEST(GlooTest, aRankThatIsMissingAtTheStartIsCounted) {
 }
 
 TEST(GlooTest, ranksThatRunOtherPlansAreRefused) {
-  Outcome outcome = runRanks(2, [&](const ProcessOptions &how) {
-    ProcessOptions options = how;
-    options.agreement = "plan " + std::to_string(how.place.rank);
-    connect(meshOf({2}), options);
-    return std::string("fine");
-  });
-  EXPECT_EQ(outcome.texts[0], "fine");
-  EXPECT_NE(outcome.texts[1].find("rank 1 was given another configuration or "
-                                  "plan than rank 0"),
-            std::string::npos)
+  Outcome outcome = runRanks(
+      2,
+      [&](const ProcessOptions &how) {
+        ProcessOptions options = how;
+        options.agreement = "plan " + std::to_string(how.place.rank);
+        connect(meshOf({2}), options);
+        return std::string("nothing happened");
+      },
+      std::chrono::seconds(1));
+  EXPECT_TRUE(llvm::StringRef(outcome.texts[1])
+                  .starts_with("threw: error: rank 1 was given another "
+                               "configuration or plan than rank 0"))
       << outcome.texts[1];
+  // Rank 0 waits for one that agrees.
+  EXPECT_TRUE(llvm::StringRef(outcome.texts[0])
+                  .starts_with("threw: late: error: rank 0: 1 of 2 ranks came"))
+      << outcome.texts[0];
 }
 
 TEST(GlooTest, aMeshOfAnotherNumberOfRanksIsRefused) {
@@ -470,7 +480,10 @@ TEST(GlooTest, aMeshOfAnotherNumberOfRanksIsRefused) {
   DiagnosticEngine diag(os);
   ProcessOptions options;
   options.place.worldSize = 4;
-  EXPECT_EQ(makeProcessCommunicator(meshOf({2}), options, diag), nullptr);
+  MessageFailure failure;
+  EXPECT_EQ(makeProcessCommunicator(meshOf({2}), options, failure, diag),
+            nullptr);
+  EXPECT_EQ(failure, MessageFailure::None);
   EXPECT_EQ(said, "error: the plan is of 2 ranks, but there are 4\n");
 }
 

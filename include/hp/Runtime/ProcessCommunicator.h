@@ -49,10 +49,11 @@ public:
 
 /// Meets the other ranks, and ignores SIGPIPE from here on. Null, with an
 /// error, if they do not come in time, if the mesh is not of as many ranks, or
-/// if the library cannot be used.
+/// if the library cannot be used; `failure` tells then whether other ranks are
+/// to blame.
 std::unique_ptr<ProcessCommunicator>
 makeProcessCommunicator(const Mesh &mesh, const ProcessOptions &options,
-                        DiagnosticEngine &diag);
+                        MessageFailure &failure, DiagnosticEngine &diag);
 
 /// Whether NCCL can be used: the plugin loads and sees a GPU. False, with an
 /// error that says what is missing.

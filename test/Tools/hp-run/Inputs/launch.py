@@ -64,10 +64,10 @@ class Run:
         with open(f"{self.name}.{what}") as file:
             return file.read()
 
-    def wait_until(self, condition):
+    def wait_until(self, condition, running=True):
         start = time.monotonic()
         while not condition():
-            assert self.process.poll() is None, self.read("err")
+            assert not running or self.process.poll() is None, self.read("err")
             assert time.monotonic() - start < LIMIT, "nothing happens"
             time.sleep(0.005)
 
@@ -92,7 +92,7 @@ class Run:
     def wait_for_step(self, step):
         self.wait_until(lambda: f"step {step}/" in self.read("out"))
 
-    def finish(self, since):
+    def finish(self, since, limit=END):
         """Waits for the end; gives the exit code. Nothing may be left."""
         try:
             code = self.process.wait(timeout=LIMIT)
@@ -100,7 +100,7 @@ class Run:
             left = [p for p, _, env in processes() if self.mark.encode() in env]
         finally:
             self.stop()
-        assert seconds < END, f"{self.name}: it took {seconds:.1f} s to end"
+        assert seconds < limit, f"{self.name}: it took {seconds:.1f} s to end"
         assert not left, f"{self.name}: {left} outlived the launcher"
         return code
 
@@ -188,11 +188,11 @@ def case_stopped_rank():
 
 
 def fails(name, *settings, **how):
-    """A run that fails by itself, in at most `END` seconds."""
+    """A run that fails by itself, and ends within `END` of its first error."""
     run = Run(name, *settings, **how)
     try:
-        since = time.monotonic()
-        code = run.finish(since)
+        run.wait_until(lambda: "error: " in run.read("err"), running=False)
+        code = run.finish(time.monotonic())
     finally:
         run.stop()
     show(run, code)
@@ -268,7 +268,8 @@ def case_signals():
             run.wait_for_step(2)
             since = time.monotonic()
             run.process.send_signal(number)
-            code = run.finish(since)
+            # A step and a checkpoint come first.
+            code = run.finish(since, LIMIT)
         finally:
             run.stop()
         out = run.read("out")
