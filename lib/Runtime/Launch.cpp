@@ -154,17 +154,17 @@ private:
 // Starting
 //===----------------------------------------------------------------------===//
 
-/// From here on signals are read from a descriptor. Those that were ignored
-/// (nohup, a job in the background) stay ignored.
+/// From here on signals are read from a descriptor. A SIGHUP that is ignored,
+/// as nohup has it, stays ignored.
 bool Launcher::takeSignals() {
   sigemptyset(&taken);
-  sigaddset(&taken, SIGCHLD);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction action = {};
-    if (sigaction(signal, nullptr, &action) == 0 &&
-        action.sa_handler != SIG_IGN) {
-      sigaddset(&taken, signal);
-    }
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM}) {
+    sigaddset(&taken, signal);
+  }
+  struct sigaction action = {};
+  if (sigaction(SIGHUP, nullptr, &action) == 0 &&
+      action.sa_handler != SIG_IGN) {
+    sigaddset(&taken, SIGHUP);
   }
   std::signal(SIGCHLD, SIG_DFL);
   struct sigaction ignore = {};
@@ -250,6 +250,10 @@ void Launcher::becomeRank(int64_t rank, int masterSocket, int errors,
     close(nowhere);
   }
   sigaction(SIGPIPE, &pipeBefore, nullptr);
+  // A shell starts what is in the background with SIGINT ignored; what is
+  // handed on must arrive, also before the rank takes it.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   execve("/proc/self/exe", arguments, environment);
   static const char message[] = "error: cannot run this program again\n";

@@ -176,10 +176,13 @@ static bool takePaths(const cl::list<std::string> &paths,
          diag.error() << "--config is needed: it says which model this is";
 }
 
-/// Takes a signal, unless it is ignored: by nohup, or in the background.
-static void takeStopSignal(int number) {
-  if (std::signal(number, onStopSignal) == SIG_IGN) {
-    std::signal(number, SIG_IGN);
+/// Takes the signals that ask to end. A SIGHUP that is ignored, as nohup has
+/// it, stays ignored.
+static void takeStopSignals() {
+  std::signal(SIGINT, onStopSignal);
+  std::signal(SIGTERM, onStopSignal);
+  if (std::signal(SIGHUP, onStopSignal) == SIG_IGN) {
+    std::signal(SIGHUP, SIG_IGN);
   }
 }
 
@@ -208,9 +211,7 @@ static int dispatchTrain(ConfigArguments &arguments,
   if (ranks.processes > 0) {
     return launchRanks(arguments, ranks, commandLine, diag);
   }
-  takeStopSignal(SIGINT);
-  takeStopSignal(SIGTERM);
-  takeStopSignal(SIGHUP);
+  takeStopSignals();
   return runTrain(arguments, ranks, resume, stopSignal, diag);
 }
 

@@ -293,6 +293,24 @@ def case_early_signal():
     print(f"early: exit status {code}")
 
 
+def case_nohup():
+    # A SIGHUP that is ignored stays so, for the launcher and its ranks.
+    run = Run(
+        "nohup",
+        "training.steps=60",
+        prepare=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    try:
+        run.wait_for_step(2)
+        run.process.send_signal(signal.SIGHUP)
+        os.kill(run.members()[1], signal.SIGHUP)
+        code = run.process.wait(timeout=LIMIT)
+    finally:
+        run.stop()
+    assert "step 60/60" in run.read("out")
+    print(f"nohup: exit status {code}")
+
+
 def case_many_launches():
     # Launches beside each other take ports of their own.
     runs = [Run(f"beside{i}", "training.steps=2") for i in range(3)]
