@@ -229,7 +229,16 @@ void Folder::printLayers(llvm::ArrayRef<LayerLines> segments) {
     }
     list.push_back(names.insert(std::to_string(kind)).first->getKey());
   }
-  for (const StackGroup &group : Stack::fold(list)) {
+  // Periods are found from the start of a list: layers that come once before
+  // them, as where the first messages have none to wait for, go first.
+  llvm::ArrayRef<StringRef> repeated(list);
+  while (!repeated.empty() &&
+         !llvm::is_contained(repeated.drop_front(), repeated[0])) {
+    printGroup(segments.take_front(), {{{StringRef(), 1}}, 1});
+    segments = segments.drop_front();
+    repeated = repeated.drop_front();
+  }
+  for (const StackGroup &group : Stack::fold(repeated)) {
     size_t period = 0;
     for (const StackRun &run : group.runs) {
       period += run.count;
@@ -282,12 +291,16 @@ void Folder::printGroup(llvm::ArrayRef<LayerLines> segments,
 //===----------------------------------------------------------------------===//
 
 /// The name that tells the layer of an instruction: of a backward one the
-/// gradient that comes in, of a free none.
+/// gradient that comes in, of a free none. What is started early, and the wait
+/// for a reduction, stand in the midst of another layer.
 static StringRef tellingName(const Operation &op) {
-  if (op.is(OpKind::Free)) {
+  bool waitsForBundle = op.is(OpKind::Wait) && op.operands[0].value->isBundle();
+  bool isElsewhere = op.is(OpKind::FsdpUnshard) && op.attrs.getFlag("async");
+  if (op.is(OpKind::Free) || isElsewhere ||
+      (op.is(OpKind::Wait) && !waitsForBundle)) {
     return {};
   }
-  if (op.is(OpKind::FsdpReshard)) {
+  if (op.is(OpKind::FsdpReshard) || waitsForBundle) {
     return op.operands[0].value->name;
   }
   if (op.backward) {

@@ -5,7 +5,10 @@
 //   instruction  computed before  what  axes  bytes
 //
 // Bytes are those of its operand on one rank. An instruction that is more than
-// one message, a ring, says how many.
+// one message, a ring, says how many. What is started async has a line of its
+// own where it is waited for, with what is computed beside it:
+//
+//   instruction  computed since its start  wait  what
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,13 +35,23 @@ public:
   void print(Function &step);
 
 private:
-  void printMessages(const Traffic &traffic, const std::string &what);
+  void printMessages(const Traffic &traffic, const Operation &start,
+                     std::string what);
+  void printWait(const Operation &wait);
+  void countComputed(const Operation &op);
 
   Module &module;
   std::optional<int64_t> rank;
   llvm::raw_ostream &os;
   unsigned instruction = 0; ///< from 0
   unsigned computed = 0;    ///< since the message before
+  unsigned allComputed = 0;
+  struct Start {
+    std::string what;
+    unsigned computedBefore; ///< of allComputed
+  };
+  /// Messages that are under way, by what they fill.
+  llvm::DenseMap<const Value *, Start> started;
   unsigned messages = 0;
   Traffic total;
 };
@@ -78,8 +91,13 @@ inOrderOfIssue(const Traffic &traffic) {
   return messages;
 }
 
-void ScheduleView::printMessages(const Traffic &traffic,
-                                 const std::string &what) {
+/// Of the message or messages that `start` sends.
+void ScheduleView::printMessages(const Traffic &traffic, const Operation &start,
+                                 std::string what) {
+  if (start.attrs.getFlag("async")) {
+    started[start.results[0]] = {what, allComputed};
+    what += " async";
+  }
   for (const auto &[key, count] : inOrderOfIssue(traffic)) {
     std::string axes;
     llvm::raw_string_ostream stream(axes);
@@ -108,6 +126,28 @@ void ScheduleView::printMessages(const Traffic &traffic,
   total.add(traffic);
 }
 
+void ScheduleView::printWait(const Operation &wait) {
+  for (const Operand &operand : wait.operands) {
+    auto it = started.find(operand.value);
+    if (it == started.end()) {
+      continue; // travels with another, or nothing is sent
+    }
+    os << llvm::format("%6u  +%-5u ", instruction,
+                       allComputed - it->second.computedBefore)
+       << llvm::left_justify("wait", 46) << it->second.what << '\n';
+    started.erase(it);
+  }
+}
+
+void ScheduleView::countComputed(const Operation &op) {
+  OpCategory category = op.info().category;
+  bool computes =
+      (category == OpCategory::Local || category == OpCategory::Step) &&
+      !op.is(OpKind::ReduceGrad);
+  computed += computes;
+  allComputed += computes;
+}
+
 void ScheduleView::print(Function &step) {
   // A run of reductions goes out when its last gradient is there.
   llvm::DenseMap<const Operation *, const ReductionRun *> ends;
@@ -120,12 +160,13 @@ void ScheduleView::print(Function &step) {
   for (const Operation &op : step.body->ops) {
     Traffic traffic = trafficOf(module, op);
     if (!traffic.counts.empty()) {
-      printMessages(traffic, describe(op));
+      printMessages(traffic, op, describe(op));
     } else if (const ReductionRun *run = ends.lookup(&op)) {
-      printMessages(trafficOf(module, *run), describe(*run));
-    } else if (op.info().category == OpCategory::Local ||
-               op.info().category == OpCategory::Step) {
-      computed += !op.is(OpKind::ReduceGrad);
+      printMessages(trafficOf(module, *run), op, describe(*run));
+    } else if (op.is(OpKind::Wait)) {
+      printWait(op);
+    } else {
+      countComputed(op);
     }
     ++instruction;
   }

@@ -5,6 +5,7 @@
 //   VerifyBlock.cpp         order, types, results, what leaves
 //   VerifyOperands.cpp      what is read, storage
 //   VerifyBundles.cpp       buckets
+//   VerifyMessages.cpp      what is started early and waited for late
 //   VerifyGradientAxes.cpp  over which axes a parameter's gradient is summed
 //
 // Private to lib/IR.
@@ -48,6 +49,16 @@ private:
   void verifyReshard(const Operation &op);
   const Value *rootOf(const Operand &operand);
 
+  //--- Messages ---------------------------------------------------------------
+  void visitMessages(const Operation &op);
+  void startMessage(const Operation &op);
+  void visitReduction(const Operation &op);
+  void verifyWait(const Operation &op);
+  void verifyComplete(const Operation &op, const Operand &operand);
+  void verifyNotSent(const Operation &op, const Value &root);
+  void verifyNotGathered(const Operation &adamW);
+  void finishMessages();
+
   //--- Types and results ------------------------------------------------------
   void verifyCallOrder(const Operation &op);
   /// What an operation computes, by kind and forward operands: a fault of it is
@@ -72,6 +83,13 @@ private:
   const BlockPlace &place;
   llvm::DenseMap<const char *, const Value *> names;
   llvm::SmallVector<const Value *, 8> bundles;
+  /// Messages started and not complete, in order.
+  llvm::SmallVector<const Value *, 8> underWay;
+  /// The reductions of each run, the last one being open while only frees
+  /// follow it; and the run of each.
+  std::vector<llvm::SmallVector<const Operation *, 8>> runs;
+  llvm::DenseMap<const Operation *, unsigned> runOf;
+  bool runOpen = false;
   /// Identities of forward operations with wrong types.
   std::vector<llvm::SmallVector<const void *, 8>> wrong;
   bool returned = false;

@@ -135,7 +135,9 @@ bool Parser::parseOpTail(Scope &scope, Operation &op,
   }
   if (op.is(OpKind::FsdpReshard)) {
     for (const Operand &operand : op.operands) {
-      scope.values[operand.value->name].closed = true;
+      if (operand.value) { // else the verifier says so
+        scope.values[operand.value->name].closed = true;
+      }
     }
   }
   bool defined = true;
@@ -361,7 +363,8 @@ bool Parser::parseReference(Scope &scope, Operand &operand,
     return findBundleParam(scope, *entry->value, paramName, paramLoc,
                            operand.param);
   }
-  if (isBundle != op.is(OpKind::FsdpReshard) && !entry->broken) {
+  if (isBundle != op.is(OpKind::FsdpReshard) && !op.is(OpKind::Wait) &&
+      !entry->broken) {
     InFlightDiagnostic report = error(loc);
     report.note(entry->value->loc, "defined here");
     if (isBundle) {

@@ -7,6 +7,7 @@
 //   VerifyBlock.cpp          1, 2, 3, 5, one walk over each block
 //   VerifyOperands.cpp       1 and 7, what may be read
 //   VerifyBundles.cpp        7, buckets
+//   VerifyMessages.cpp       4, what is started early and waited for late
 //   VerifyGradientAxes.cpp   6, the axes of each gradient
 //   VerifyCommunicators.cpp  4, one order of issue
 //   VerifyBackward.cpp       8

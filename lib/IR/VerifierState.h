@@ -22,6 +22,11 @@ struct ValueFacts {
   const Value *root = nullptr; ///< of its storage; null: not the block's own
   const Operation *freed = nullptr;     ///< of a root
   const Operation *resharded = nullptr; ///< of a bundle
+  //--- VerifyMessages.cpp -----------------------------------------------------
+  const Operation *started = nullptr; ///< with async, and not complete
+  const Operation *waited = nullptr;  ///< complete since then
+  /// Of a root: the message that is made of it and not complete.
+  const Operation *sentBy = nullptr;
   //--- VerifyBackward.cpp -----------------------------------------------------
   const Value *canonical = nullptr; ///< the first value computed alike
   int forwardOp = -1;               ///< position among the forward operations

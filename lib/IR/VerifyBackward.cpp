@@ -40,6 +40,7 @@ void GradientProof::visit(const Operation &op) {
   case OpKind::Free:
   case OpKind::FsdpUnshard:
   case OpKind::FsdpReshard:
+  case OpKind::Wait:
     return;
   case OpKind::Ones:
     visitOnes(op);

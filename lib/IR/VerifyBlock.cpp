@@ -25,6 +25,7 @@ bool BlockProof::run() {
   if (!returned) {
     state.error(place.loc) << place.name << " does not end in 'return'";
   }
+  finishMessages();
   for (const Value *bundle : bundles) {
     if (!state.facts(bundle).resharded) {
       state.error(bundle->loc) << "bundle '%" << bundle->name
@@ -48,6 +49,7 @@ void BlockProof::visit(Operation &op) {
   if (op.is(OpKind::FsdpUnshard)) {
     verifyUnshard(op);
   }
+  visitMessages(op);
   if (formed && op.is(OpKind::Free)) {
     verifyFree(op);
   } else if (formed && op.is(OpKind::FsdpReshard)) {

@@ -79,7 +79,8 @@ bool BlockProof::verifyOperand(const Operation &op, const Operand &operand,
       return false;
     }
     bool readsBundle = op.is(OpKind::FsdpReshard);
-    if (!operand.param && operand.value->isBundle() != readsBundle) {
+    if (!operand.param && operand.value->isBundle() != readsBundle &&
+        !op.is(OpKind::Wait)) {
       state.error(op.loc).note(operand.value->loc, "defined here")
           << "'" << op.spelling() << "': '%" << operand.value->name
           << (readsBundle ? "' is a value, not a bundle of fsdp.unshard"
@@ -98,6 +99,7 @@ bool BlockProof::verifyOperand(const Operation &op, const Operand &operand,
     }
     return verifyParamOperand(op, operand, position);
   }
+  verifyComplete(op, operand);
   const Value *root = operand.typeOnly ? nullptr : rootOf(operand);
   const Operation *freed = root ? state.facts(root).freed : nullptr;
   if (freed && !op.is(OpKind::Free)) {
@@ -151,6 +153,7 @@ bool BlockProof::verifyParamOperand(const Operation &op, const Operand &operand,
           << "' was resharded; unshard it again before";
       return false;
     }
+    verifyComplete(op, operand);
     return true;
   }
   if (module.stage >= Stage::Plan && param->type && param->type->store &&
@@ -206,6 +209,7 @@ void BlockProof::verifyFree(const Operation &op) {
       state.error(op.loc).note(facts.freed->loc, "freed first here")
           << "'%" << root->name << "' is freed twice";
     }
+    verifyNotSent(op, *root);
     facts.freed = &op;
   }
 }

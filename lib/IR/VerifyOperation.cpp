@@ -107,6 +107,9 @@ static StringRef misplacedFlag(const VerifierState &state, const Operation &op,
     return "at stage 'plan' only; a step says itself how long it keeps a "
            "bundle";
   }
+  if (name == "async" && stage != Stage::Step) {
+    return "at stage 'step' only; expand-step chooses what is started early";
+  }
   return {};
 }
 

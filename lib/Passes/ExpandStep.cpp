@@ -1,6 +1,7 @@
 //===- ExpandStep.cpp - From a plan to one training step ------------------===//
 
 #include "hp/Passes/ExpandStep.h"
+#include "ParallelChoices.h"
 #include "StepBuilder.h"
 
 using namespace hp;
@@ -57,6 +58,15 @@ public:
     return "stage plan, or any before step on one rank; a function @train";
   }
   Stage produces() const override { return Stage::Step; }
+  llvm::ArrayRef<PassOption> options() const override {
+    static const PassOption list[] = {
+        {"prefetch",
+         "auto",
+         "how many bundles are gathered ahead of the one in use: 0, 1, ...; 0 "
+         "starts no message early",
+         {}}};
+    return list;
+  }
 
   std::string refusal(Module &module) const override {
     if (module.stage == Stage::Step) {
@@ -75,17 +85,27 @@ public:
   }
 
   bool run(Module &module, DiagnosticEngine &diag) override {
+    std::string text = chosen(*this, "prefetch", module, "prefetch", "1");
+    unsigned prefetch;
+    if (StringRef(text).getAsInteger(10, prefetch)) {
+      return diag.error(module.loc)
+             << "pass 'expand-step': 'prefetch' is auto or a number of bundles "
+                "from 0, not '"
+             << text << "'";
+    }
     StepBuilder builder(module, diag);
     if (!builder.build()) {
       return false;
     }
     Block &body = *module.functions.front()->body;
+    unsigned started = overlapCommunication(module, body, prefetch);
     count("instructions", "operations written, without frees", body.ops.size());
     const StepBuilder::Counts &counts = builder.counts();
     count("recomputed", "forward operations written again in the backward",
           counts.recomputed);
     count("unshards", "bundles of parameters gathered", counts.unshards);
     count("reductions", "gradients reduced", counts.reductions);
+    count("async", "messages started early", started);
     markLastUses(module, body);
     return true;
   }

@@ -2,8 +2,9 @@
 //
 // A storage begins with a fresh result, the root, and is shared by the views
 // made of it and the gradients it is passed on to. It ends after the last
-// operation that reads one of them; reading only a type does not count. `free`
-// names the root.
+// operation that reads one of them; reading only a type does not count. What a
+// reduction that is started async reads, it reads until its wait. `free` names
+// the root.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,6 +46,14 @@ void hp::markLastUses(Module &module, Block &block) {
          llvm::concat<const Operand>(op.operands, op.acc)) {
       if (Value *root = operand.typeOnly ? nullptr : roots.of(operand)) {
         lastUse[root] = &op;
+      }
+      if (!op.is(OpKind::Wait)) {
+        continue;
+      }
+      for (const Operand &sent : operand.value->owner->operands) {
+        if (Value *root = roots.of(sent)) {
+          lastUse[root] = &op;
+        }
       }
     }
     for (unsigned index = 0; index < op.results.size(); ++index) {

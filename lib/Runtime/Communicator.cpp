@@ -1,5 +1,4 @@
-//===- Communicator.cpp - What was sent
-//---------------------------------------===//
+//===- Communicator.cpp - What was sent -----------------------------------===//
 
 #include "hp/Runtime/Communicator.h"
 #include <ATen/ATen.h>
@@ -64,4 +63,29 @@ Communicator::Tensors Communicator::shift(const Tensors &operands,
                                           int64_t distance, bool cyclic) {
   checkAndCount(Primitive::SendReceive, operands, axes);
   return doShift(operands, axes, distance, cyclic);
+}
+
+//===----------------------------------------------------------------------===//
+// Started and waited for
+//===----------------------------------------------------------------------===//
+
+std::unique_ptr<Pending> Communicator::startAllReduce(Tensors &tensors,
+                                                      ArrayRef<AxisId> axes) {
+  checkAndCount(Primitive::AllReduce, tensors, axes);
+  return doStartAllReduce(tensors, axes, Reduction::Sum);
+}
+
+std::unique_ptr<Pending> Communicator::startAllGather(const Tensors &operands,
+                                                      ArrayRef<AxisId> axes,
+                                                      Tensors &results) {
+  checkAndCount(Primitive::AllGather, operands, axes);
+  return doStartAllGather(operands, axes, results);
+}
+
+std::unique_ptr<Pending>
+Communicator::startReduceScatter(const Tensors &operands, ArrayRef<AxisId> axes,
+                                 Tensors &results) {
+  checkAndCount(Primitive::ReduceScatter, operands, axes);
+  checkSlices(operands, groupSize(axes), Primitive::ReduceScatter);
+  return doStartReduceScatter(operands, axes, results);
 }

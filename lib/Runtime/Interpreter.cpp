@@ -65,6 +65,7 @@ void Interpreter::releaseAll() {
   for (Reduction &reduction : reductions) {
     reduction.pending.clear();
   }
+  underWay.clear();
 }
 
 at::Tensor Interpreter::read(const Source &source, size_t rank) const {
@@ -150,13 +151,42 @@ Interpreter::computeCollective(const Instruction &instruction) {
                         all.drop_front(op.operands.size())});
 }
 
+/// What the messages that `op` started make: filled, or with async, filled
+/// after the wait for `op`.
+std::vector<Interpreter::Ranked> Interpreter::started(const Operation &op,
+                                                      StartedBucket bucket) {
+  if (bucket.finish && op.attrs.getFlag("async")) {
+    underWay[&op] = std::move(bucket.finish);
+  } else if (bucket.finish) {
+    bucket.finish();
+  }
+  return std::move(bucket.results);
+}
+
+/// A run of reductions was started by its first one.
+void Interpreter::wait(const Operation &op) {
+  for (const Operand &operand : op.operands) {
+    const Operation *start = operand.value->owner;
+    if (start->is(OpKind::ReduceGrad)) {
+      start = reductions[runOf.lookup(start).first].run.members.front();
+    }
+    auto it = underWay.find(start);
+    if (it != underWay.end()) {
+      std::function<void()> finish = std::move(it->second);
+      underWay.erase(it);
+      finish();
+    }
+  }
+}
+
 std::vector<Interpreter::Ranked>
 Interpreter::computeUnshard(const Instruction &instruction) {
   std::vector<Ranked> pieces;
   for (unsigned index : instruction.gatheredFrom) {
     pieces.push_back(readAll({Source::Parameter, index}));
   }
-  return unshardBucket(comm, instruction.gathered, pieces);
+  return started(*instruction.op,
+                 startUnshard(comm, instruction.gathered, pieces));
 }
 
 Interpreter::Ranked
@@ -167,7 +197,9 @@ Interpreter::computeReduction(const Instruction &instruction) {
     for (const Source &source : reduction.gradients) {
       gradients.push_back(readAll(source));
     }
-    reduction.pending = reduceBucket(comm, module, reduction.run, gradients);
+    reduction.pending =
+        started(*instruction.op,
+                startReduction(comm, module, reduction.run, gradients));
   }
   return std::move(reduction.pending[instruction.member]);
 }
@@ -183,6 +215,10 @@ Interpreter::compute(Instruction &instruction) {
   }
   if (op.is(OpKind::ReduceGrad)) {
     return {computeReduction(instruction)};
+  }
+  if (op.is(OpKind::Wait)) {
+    wait(op);
+    return {};
   }
   if (op.info().category == OpCategory::Structure) {
     return {}; // free, reshard, return

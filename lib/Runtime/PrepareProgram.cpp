@@ -257,6 +257,10 @@ bool Interpreter::prepareInstruction(const Operation &op,
     program.push_back(std::move(instruction));
     return true;
   }
+  if (op.is(OpKind::Wait)) {
+    program.push_back(std::move(instruction)); // reads no value
+    return true;
+  }
   if (op.is(OpKind::Free)) {
     for (const Operand &operand : op.operands) {
       auto shared = sharing.find(slotOf(operand.value));

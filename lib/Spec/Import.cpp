@@ -184,6 +184,7 @@ void Importer::writeParallelism() {
   set("linear", Attribute{Word{spelling(*parallelism.contextLinear).str()}});
   set("reshard_after_forward",
       Attribute{Word{spelling(*parallelism.reshardAfterForward).str()}});
+  set("prefetch", Attribute{*parallelism.prefetch});
   const ActivationCheckpointConfig &recompute = run.activationCheckpoint;
   set("recompute", Attribute{Word{spelling(*recompute.mode).str()}});
   int64_t layers = 0;

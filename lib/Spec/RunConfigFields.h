@@ -69,6 +69,7 @@ void visitFields(Visitor &&v, Config &config) {
           choicesOf<ContextLinear>());
   v.field("fsdp_reshard_after_forward", layout.reshardAfterForward,
           choicesOf<Reshard>());
+  v.field("fsdp_prefetch", layout.prefetch, IntRange{0, degree.max});
 
   auto &training = config.training;
   v.section("training", training);

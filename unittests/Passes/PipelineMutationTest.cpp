@@ -160,17 +160,19 @@ TEST(PipelineMutation, parallelPlansNeverCrashPassesOrExpansion) {
   for (Stage stage : {Stage::Spec, Stage::TP, Stage::AC, Stage::Plan}) {
     Counts counts;
     driveMutants(stage, 1500, counts, /*manyRanks=*/true);
-    EXPECT_GT(counts.parsed, 60) << name(stage).str();
+    EXPECT_GT(counts.parsed, 40) << name(stage).str();
     EXPECT_GT(counts.verified, 5) << name(stage).str();
     EXPECT_GT(counts.expanded, 2) << name(stage).str();
   }
 }
 
 TEST(PipelineMutation, stepsNeverCrashVerifierOrAnalysis) {
-  Counts counts;
-  driveMutants(Stage::Step, 4000, counts);
-  EXPECT_GT(counts.parsed, 200);
-  EXPECT_GT(counts.verified, 5);
+  for (bool manyRanks : {false, true}) {
+    Counts counts;
+    driveMutants(Stage::Step, manyRanks ? 1500 : 4000, counts, manyRanks);
+    EXPECT_GT(counts.parsed, manyRanks ? 50 : 200);
+    EXPECT_GT(counts.verified, manyRanks ? 0 : 5);
+  }
 }
 
 TEST(PipelineMutation, microSpecTruncatedAtEveryByteIsALocatedError) {

@@ -214,8 +214,8 @@ TEST_F(ImportTest, RunGivesDimsTrainingAndOptimizer) {
       << text;
   EXPECT_NE(text.find("  parallelism {sequence_parallel, loss_parallel=false, "
                       "attention=ring, linear=state, "
-                      "reshard_after_forward=default, recompute=none, "
-                      "selective=op}\n  sharding {B=dp, S=cp, "
+                      "reshard_after_forward=default, prefetch=1, "
+                      "recompute=none, selective=op}\n  sharding {B=dp, S=cp, "
                       "sequence_parallel=[S, tp], loss_parallel=[V, tp]}\n"),
             std::string::npos)
       << text;

@@ -61,6 +61,7 @@ parallelism:
   context_parallel_attention: alltoall
   context_parallel_linear: alltoall
   fsdp_reshard_after_forward: never
+  fsdp_prefetch: 0
 training:
   steps: 12
   seq_len: 256
@@ -150,6 +151,7 @@ TEST_F(RunConfigTest, every_key) {
   EXPECT_EQ(*c->parallelism.contextAttention, ContextAttention::AllToAll);
   EXPECT_EQ(*c->parallelism.contextLinear, ContextLinear::AllToAll);
   EXPECT_EQ(*c->parallelism.reshardAfterForward, Reshard::Never);
+  EXPECT_EQ(*c->parallelism.prefetch, 0);
   EXPECT_EQ(*c->training.steps, 12);
   EXPECT_EQ(*c->training.seqLen, 256);
   EXPECT_EQ(*c->training.localBatchSize, 3);
@@ -161,7 +163,7 @@ TEST_F(RunConfigTest, every_key) {
   EXPECT_EQ(*c->training.mixedPrecisionParam, Precision::Float32);
   EXPECT_EQ(*c->training.mixedPrecisionReduce, Precision::Float64);
   EXPECT_EQ(*c->optimizer.lr, 1e-3);
-  EXPECT_EQ(c->optimizer.lr.loc.line, 36u);
+  EXPECT_EQ(c->optimizer.lr.loc.line, 37u);
   EXPECT_TRUE(c->optimizer.lr.given);
   EXPECT_EQ(*c->optimizer.beta1, 0.8);
   EXPECT_EQ(*c->optimizer.beta2, 0.99);
@@ -219,7 +221,7 @@ TEST_F(RunConfigTest, printing_shows_every_key) {
   std::optional<RunConfig> c = parse("model: {spec: m}");
   ASSERT_TRUE(c);
   std::string printed = print(*c);
-  EXPECT_EQ(runConfigKeys().size(), 51u);
+  EXPECT_EQ(runConfigKeys().size(), 52u);
   for (const std::string &key : runConfigKeys()) {
     std::string line = "\n  " + StringRef(key).split('.').second.str() + ": ";
     EXPECT_NE(printed.find(line), std::string::npos) << key;

@@ -40,6 +40,12 @@ namespace hp {
 
 std::unique_ptr<Pass> makeExpandStep();
 
+/// Starts the messages of bundles and of reductions early and waits for them
+/// late (OverlapCommunication.cpp): of bundles at most `prefetch` ahead of the
+/// one in use. Nothing with a `prefetch` of 0, and in a step without bundles.
+/// `block` must hold no `free` yet. Gives the number of messages started early.
+unsigned overlapCommunication(Module &module, Block &block, unsigned prefetch);
+
 /// Appends a `free` after the last use of every storage that is neither an
 /// argument, a parameter nor returned. `block` must hold no `free` yet.
 void markLastUses(Module &module, Block &block);

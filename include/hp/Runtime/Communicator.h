@@ -31,6 +31,14 @@ namespace hp {
 
 enum class Reduction : uint8_t { Sum, Max };
 
+/// A message that is under way.
+class Pending {
+public:
+  virtual ~Pending() = default;
+  /// Waits until it is complete. Throws as the call would have.
+  virtual void wait() = 0;
+};
+
 class Communicator {
 public:
   using Tensors = std::vector<at::Tensor>;
@@ -63,6 +71,20 @@ public:
   /// each rank, whether it sends or not.
   Tensors shift(const Tensors &operands, llvm::ArrayRef<AxisId> axes,
                 int64_t distance, bool cyclic);
+
+  // The same, started: what is returned must be waited for before results are
+  // read or operands changed. Null where the message is complete already, as
+  // in lockstep.
+
+  std::unique_ptr<Pending> startAllReduce(Tensors &tensors,
+                                          llvm::ArrayRef<AxisId> axes);
+  std::unique_ptr<Pending> startAllGather(const Tensors &operands,
+                                          llvm::ArrayRef<AxisId> axes,
+                                          Tensors &results);
+  std::unique_ptr<Pending> startReduceScatter(const Tensors &operands,
+                                              llvm::ArrayRef<AxisId> axes,
+                                              Tensors &results);
+
   /// Waits for all ranks of the mesh.
   virtual void barrier() = 0;
 
@@ -95,6 +117,24 @@ protected:
                              llvm::ArrayRef<AxisId> axes) = 0;
   virtual Tensors doShift(const Tensors &operands, llvm::ArrayRef<AxisId> axes,
                           int64_t distance, bool cyclic) = 0;
+  virtual std::unique_ptr<Pending> doStartAllReduce(Tensors &tensors,
+                                                    llvm::ArrayRef<AxisId> axes,
+                                                    Reduction reduction) {
+    doAllReduce(tensors, axes, reduction);
+    return nullptr;
+  }
+  virtual std::unique_ptr<Pending> doStartAllGather(const Tensors &operands,
+                                                    llvm::ArrayRef<AxisId> axes,
+                                                    Tensors &results) {
+    results = doAllGather(operands, axes);
+    return nullptr;
+  }
+  virtual std::unique_ptr<Pending>
+  doStartReduceScatter(const Tensors &operands, llvm::ArrayRef<AxisId> axes,
+                       Tensors &results) {
+    results = doReduceScatter(operands, axes);
+    return nullptr;
+  }
 
 private:
   /// Throws for operands that the ranks cannot have made in lockstep.

@@ -9,6 +9,9 @@
 // instruction depends on the rank, so with one rank in a process and with all
 // of them in one, each rank does the same in the same order.
 //
+// A message with async is started where it stands and finished at its wait, if
+// the communicator can; what it fills is allocated, and counted, at the start.
+//
 // Bytes are measured on the tensors held by each rank, each storage once,
 // results charged while operands live; hp::peakOfValues predicts the same
 // number. Bytes sent are counted by the communicator; hp::predictTraffic
@@ -24,8 +27,11 @@
 #include "hp/Runtime/Kernels.h"
 #include "hp/Runtime/ParameterStore.h"
 #include "llvm/ADT/DenseMap.h"
+#include <functional>
 
 namespace hp {
+
+struct StartedBucket; // comm/Exchange.h
 
 /// What one step is given on one rank. Tokens and labels are int64 [B, S],
 /// positions [S], of the local shapes of @step's arguments.
@@ -163,6 +169,8 @@ private:
   std::vector<Ranked> computeCollective(const Instruction &instruction);
   std::vector<Ranked> computeUnshard(const Instruction &instruction);
   Ranked computeReduction(const Instruction &instruction);
+  std::vector<Ranked> started(const Operation &op, StartedBucket bucket);
+  void wait(const Operation &op);
   Tensors computeLocal(const Instruction &instruction, size_t rank);
   at::Tensor read(const Source &source, size_t rank) const;
   Ranked readAll(const Source &source) const;
@@ -179,6 +187,8 @@ private:
 
   std::vector<Instruction> program;
   std::vector<Reduction> reductions;
+  /// What finishes the messages that are under way, by what started them.
+  llvm::DenseMap<const Operation *, std::function<void()>> underWay;
   size_t lossEnd = 0;     ///< the instruction after the loss: `ones`
   size_t updateBegin = 0; ///< the first of the optimizer
   std::vector<Ranked> slots;

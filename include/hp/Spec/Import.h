@@ -19,8 +19,9 @@
 //             local_batch_size=8}
 //   optimizer {name=adamw, beta1=0.9, beta2=0.95, eps=1e-08,
 //              weight_decay=0.1, no_decay=["*.bias"]}
-//   parallelism {sequence_parallel, loss_parallel, attention=ring, linear=state,
-//                reshard_after_forward=default, recompute=none, selective=op}
+//   parallelism {sequence_parallel, loss_parallel, attention=ring,
+//                linear=state, reshard_after_forward=default, prefetch=1,
+//                recompute=none, selective=op}
 //   sharding {B=dp, S=cp, sequence_parallel=[S, tp], loss_parallel=[V, tp]}
 //
 // Axes of size 1 are dropped unless `comm.keep_trivial` keeps them. Parameters

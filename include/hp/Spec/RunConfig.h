@@ -89,6 +89,7 @@ struct ParallelismConfig {
   Located<ContextAttention> contextAttention{ContextAttention::Ring};
   Located<ContextLinear> contextLinear{ContextLinear::State};
   Located<Reshard> reshardAfterForward{Reshard::Default};
+  Located<int64_t> prefetch{1}; ///< fsdp_prefetch
 };
 
 struct TrainingConfig {

@@ -10,7 +10,6 @@
 
 #include "Exchange.h"
 #include "hp/Runtime/Pieces.h"
-#include "llvm/ADT/MapVector.h"
 #include <ATen/ATen.h>
 
 using namespace hp;
@@ -40,24 +39,93 @@ static std::vector<int64_t> localShape(Type type, const Mesh &mesh) {
   return {shape.begin(), shape.end()};
 }
 
+static int64_t elementsOf(ArrayRef<int64_t> shape) {
+  int64_t elements = 1;
+  for (int64_t extent : shape) {
+    elements *= extent;
+  }
+  return elements;
+}
+
+namespace {
+/// Messages that are under way.
+class Messages {
+public:
+  void add(std::unique_ptr<Pending> message) {
+    if (message) {
+      list.push_back(std::move(message));
+    }
+  }
+  bool areComplete() const { return list.empty(); }
+  void wait() {
+    for (std::unique_ptr<Pending> &message : list) {
+      message->wait();
+    }
+    list.clear();
+  }
+
+private:
+  std::vector<std::unique_ptr<Pending>> list;
+};
+
+/// A message, and what of it arrives on each local rank.
+struct Arriving {
+  Message message;
+  Ranked tensors;
+};
+} // namespace
+
+/// Finishes at once what is complete.
+template <typename Bucket>
+static StartedBucket asStarted(std::shared_ptr<Bucket> bucket) {
+  if (bucket->isComplete()) {
+    bucket->finish();
+    return {bucket->results, {}};
+  }
+  return {bucket->results, [bucket] { bucket->finish(); }};
+}
+
 //===----------------------------------------------------------------------===//
 // Parameters
 //===----------------------------------------------------------------------===//
 
-std::vector<Ranked> hp::unshardBucket(Communicator &comm,
-                                      ArrayRef<const Param *> params,
-                                      ArrayRef<Ranked> pieces) {
+namespace {
+class Gathering {
+public:
+  Gathering(Communicator &comm, ArrayRef<const Param *> params)
+      : comm(comm), params(params) {}
+
+  void start(ArrayRef<Ranked> pieces);
+  bool isComplete() const { return underWay.areComplete(); }
+  void finish();
+
+  std::vector<Ranked> results; ///< whole, by parameter
+
+private:
+  Communicator &comm;
+  ArrayRef<const Param *> params;
+  std::vector<Arriving> arriving;
+  Messages underWay;
+};
+} // namespace
+
+void Gathering::start(ArrayRef<Ranked> pieces) {
   const Mesh &mesh = comm.mesh();
+  size_t count = comm.localRanks().size();
   std::map<std::pair<AxisList, DType>, Message> messages;
   for (auto [index, param] : llvm::enumerate(params)) {
     const AxisList &axes = param->type->store->axes;
-    messages[{axes, param->type.dtype()}].add(
-        index, paddedElements(param->type, mesh, axes));
+    DType dtype = param->type.dtype();
+    messages[{axes, dtype}].add(index, paddedElements(param->type, mesh, axes));
+    results.emplace_back();
+    for (size_t rank = 0; rank < count; ++rank) {
+      results.back().push_back(at::empty(localShape(param->type, mesh),
+                                         at::dtype(scalarType(dtype))));
+    }
   }
-  std::vector<Ranked> whole(params.size());
-  for (const auto &[key, message] : messages) {
+  for (auto &[key, message] : messages) {
     Ranked sent;
-    for (size_t rank = 0; rank < comm.localRanks().size(); ++rank) {
+    for (size_t rank = 0; rank < count; ++rank) {
       at::Tensor flat =
           at::zeros({message.elements}, at::dtype(scalarType(key.second)));
       for (const Slot &slot : message.slots) {
@@ -66,84 +134,142 @@ std::vector<Ranked> hp::unshardBucket(Communicator &comm,
       }
       sent.push_back(flat);
     }
-    Ranked arrived = comm.allGather(sent, key.first);
-    sent.clear();
-    for (const Slot &slot : message.slots) {
-      std::vector<int64_t> shape = localShape(params[slot.member]->type, mesh);
-      int64_t elements = 1;
-      for (int64_t extent : shape) {
-        elements *= extent;
-      }
-      for (const at::Tensor &flat : arrived) {
+    Ranked tensors;
+    underWay.add(comm.startAllGather(sent, key.first, tensors));
+    arriving.push_back({std::move(message), std::move(tensors)});
+  }
+}
+
+void Gathering::finish() {
+  underWay.wait();
+  for (const Arriving &arrived : arriving) {
+    for (const Slot &slot : arrived.message.slots) {
+      for (auto [whole, flat] :
+           llvm::zip(results[slot.member], arrived.tensors)) {
         // Padding lies at the end: pieces are rows in order, and only what
         // follows the last row is padded.
-        at::Tensor rows = flat.narrow(1, slot.offset, slot.elements)
-                              .reshape({-1})
-                              .narrow(0, 0, elements);
-        whole[slot.member].push_back(rows.clone().view(shape));
+        whole.copy_(flat.narrow(1, slot.offset, slot.elements)
+                        .reshape({-1})
+                        .narrow(0, 0, whole.numel())
+                        .view(whole.sizes()));
       }
     }
   }
-  return whole;
+  arriving.clear();
+}
+
+StartedBucket hp::startUnshard(Communicator &comm,
+                               ArrayRef<const Param *> params,
+                               ArrayRef<Ranked> pieces) {
+  auto gathering = std::make_shared<Gathering>(comm, params);
+  gathering->start(pieces);
+  return asStarted(std::move(gathering));
 }
 
 //===----------------------------------------------------------------------===//
 // Gradients
 //===----------------------------------------------------------------------===//
 
-std::vector<Ranked> hp::reduceBucket(Communicator &comm, Module &module,
-                                     const ReductionRun &run,
-                                     ArrayRef<Ranked> gradients) {
-  const Mesh &mesh = comm.mesh();
-  int64_t ranks = mesh.size(run.scatter);
-  size_t count = comm.localRanks().size();
-  std::map<DType, Message> scattered;
+namespace {
+class Reducing {
+public:
+  Reducing(Communicator &comm, Module &module, const ReductionRun &run)
+      : comm(comm), module(module), run(run), count(comm.localRanks().size()),
+        pieces(run.members.size(), Ranked(count)) {}
+
+  void start(ArrayRef<Ranked> gradients);
+  bool isComplete() const { return underWay.areComplete(); }
+  void finish();
+
+  std::vector<Ranked> results; ///< what is stored, without padding
+
+private:
+  void allocateResults();
+  void startScatter(DType dtype, const Message &message,
+                    ArrayRef<Ranked> gradients);
+  void startSums();
+  void takePieces();
+
+  Communicator &comm;
+  Module &module;
+  const ReductionRun &run;
+  size_t count; ///< of local ranks
   std::map<std::pair<AxisList, DType>, Message> summed;
-  for (auto [index, op] : llvm::enumerate(run.members)) {
+  /// Padded pieces of every member, flat: this rank's, summed over `scatter`,
+  /// then over `sum`.
+  std::vector<Ranked> pieces;
+  std::vector<Arriving> arriving;
+  Messages underWay;
+};
+} // namespace
+
+void Reducing::allocateResults() {
+  const Mesh &mesh = comm.mesh();
+  for (const Operation *op : run.members) {
     Type gradient = op->operands[0].type(module);
     DType dtype =
         op->results[0] ? op->results[0]->type.dtype() : gradient.dtype();
-    int64_t padded = paddedElements(gradient, mesh, run.scatter);
-    scattered[dtype].add(index, padded);
-    summed[{reductionAxes(*op, "sum"), dtype}].add(index, padded);
+    std::vector<int64_t> stored = localShape(gradient, mesh);
+    int64_t rows = stored.empty() ? 1 : stored[0];
+    results.emplace_back();
+    for (int64_t rank : comm.localRanks()) {
+      if (!run.scatter.empty() && !stored.empty()) {
+        int64_t padded = paddedRows(rows, mesh.size(run.scatter));
+        int64_t number = comm.groupRank(rank, run.scatter);
+        int64_t first = std::min(rows, number * padded);
+        stored[0] = std::min(rows, first + padded) - first;
+      }
+      results.back().push_back(at::empty(stored, at::dtype(scalarType(dtype))));
+    }
   }
+}
 
-  // Padded pieces of every member, flat: this rank's, summed over `scatter`.
-  std::vector<Ranked> pieces(run.members.size(), Ranked(count));
-  for (const auto &[dtype, message] : scattered) {
-    Ranked sent;
-    for (size_t rank = 0; rank < count; ++rank) {
-      // [ranks, elements]: row i is what rank i of the group keeps.
-      at::Tensor flat =
-          at::zeros({ranks, message.elements}, at::dtype(scalarType(dtype)));
-      for (const Slot &slot : message.slots) {
-        at::Tensor all = gradients[slot.member][rank].contiguous().flatten();
-        for (int64_t i = 0; i < ranks; ++i) {
-          int64_t first = std::min(i * slot.elements, all.numel());
-          int64_t last = std::min(first + slot.elements, all.numel());
-          flat[i]
-              .narrow(0, slot.offset, last - first)
-              .copy_(all.narrow(0, first, last - first));
-        }
-      }
-      sent.push_back(flat);
-    }
-    Ranked kept;
-    if (run.scatter.empty()) {
-      for (const at::Tensor &flat : sent) {
-        kept.push_back(flat[0]);
-      }
-    } else {
-      kept = comm.reduceScatter(sent, run.scatter);
-    }
+/// Sends what the other ranks keep of one dtype; without `scatter` this rank
+/// keeps all.
+void Reducing::startScatter(DType dtype, const Message &message,
+                            ArrayRef<Ranked> gradients) {
+  int64_t ranks = comm.mesh().size(run.scatter);
+  Ranked sent;
+  for (size_t rank = 0; rank < count; ++rank) {
+    // [ranks, elements]: row i is what rank i of the group keeps.
+    at::Tensor flat =
+        at::zeros({ranks, message.elements}, at::dtype(scalarType(dtype)));
     for (const Slot &slot : message.slots) {
-      for (size_t rank = 0; rank < count; ++rank) {
-        pieces[slot.member][rank] =
-            kept[rank].narrow(0, slot.offset, slot.elements);
+      at::Tensor all = gradients[slot.member][rank].contiguous().flatten();
+      for (int64_t i = 0; i < ranks; ++i) {
+        int64_t first = std::min(i * slot.elements, all.numel());
+        int64_t last = std::min(first + slot.elements, all.numel());
+        flat[i]
+            .narrow(0, slot.offset, last - first)
+            .copy_(all.narrow(0, first, last - first));
+      }
+    }
+    sent.push_back(flat);
+  }
+  Ranked kept;
+  if (run.scatter.empty()) {
+    for (const at::Tensor &flat : sent) {
+      kept.push_back(flat[0]);
+    }
+  } else {
+    underWay.add(comm.startReduceScatter(sent, run.scatter, kept));
+  }
+  arriving.push_back({message, std::move(kept)});
+}
+
+void Reducing::takePieces() {
+  for (const Arriving &arrived : arriving) {
+    for (const Slot &slot : arrived.message.slots) {
+      for (auto [piece, flat] :
+           llvm::zip(pieces[slot.member], arrived.tensors)) {
+        piece = flat.narrow(0, slot.offset, slot.elements);
       }
     }
   }
+  arriving.clear();
+}
 
+void Reducing::startSums() {
   for (const auto &[key, message] : summed) {
     if (key.first.empty()) {
       continue;
@@ -156,36 +282,51 @@ std::vector<Ranked> hp::reduceBucket(Communicator &comm, Module &module,
       }
       sums.push_back(at::cat(terms));
     }
-    comm.allReduce(sums, key.first);
-    for (const Slot &slot : message.slots) {
-      for (size_t rank = 0; rank < count; ++rank) {
-        pieces[slot.member][rank] =
-            sums[rank].narrow(0, slot.offset, slot.elements);
-      }
-    }
+    underWay.add(comm.startAllReduce(sums, key.first));
+    arriving.push_back({message, std::move(sums)});
   }
+}
 
-  // What is stored, without padding.
-  std::vector<Ranked> results;
-  for (auto [op, held] : llvm::zip(run.members, pieces)) {
+void Reducing::start(ArrayRef<Ranked> gradients) {
+  std::map<DType, Message> scattered;
+  for (auto [index, op] : llvm::enumerate(run.members)) {
     Type gradient = op->operands[0].type(module);
-    std::vector<int64_t> shape = localShape(gradient, mesh);
-    results.emplace_back();
-    for (size_t rank = 0; rank < count; ++rank) {
-      std::vector<int64_t> stored = shape;
-      if (!run.scatter.empty() && !shape.empty()) {
-        int64_t padded = paddedRows(shape[0], ranks);
-        int64_t number = comm.groupRank(comm.localRanks()[rank], run.scatter);
-        int64_t first = std::min(shape[0], number * padded);
-        stored[0] = std::min(shape[0], first + padded) - first;
-      }
-      int64_t elements = 1;
-      for (int64_t extent : stored) {
-        elements *= extent;
-      }
-      results.back().push_back(
-          held[rank].narrow(0, 0, elements).clone().view(stored));
+    DType dtype =
+        op->results[0] ? op->results[0]->type.dtype() : gradient.dtype();
+    int64_t padded = paddedElements(gradient, comm.mesh(), run.scatter);
+    scattered[dtype].add(index, padded);
+    summed[{reductionAxes(*op, "sum"), dtype}].add(index, padded);
+  }
+  allocateResults();
+  for (const auto &[dtype, message] : scattered) {
+    startScatter(dtype, message, gradients);
+  }
+  if (run.scatter.empty()) {
+    takePieces();
+    startSums();
+  }
+}
+
+void Reducing::finish() {
+  underWay.wait();
+  takePieces();
+  if (!run.scatter.empty()) {
+    startSums();
+    underWay.wait();
+    takePieces();
+  }
+  for (auto [stored, held] : llvm::zip(results, pieces)) {
+    for (auto [result, piece] : llvm::zip(stored, held)) {
+      result.copy_(piece.narrow(0, 0, result.numel()).view(result.sizes()));
     }
   }
-  return results;
+  pieces.clear();
+}
+
+StartedBucket hp::startReduction(Communicator &comm, Module &module,
+                                 const ReductionRun &run,
+                                 ArrayRef<Ranked> gradients) {
+  auto reducing = std::make_shared<Reducing>(comm, module, run);
+  reducing->start(gradients);
+  return asStarted(std::move(reducing));
 }

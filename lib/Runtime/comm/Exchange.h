@@ -16,6 +16,7 @@
 #include "hp/Runtime/Communicator.h"
 #include "hp/Runtime/Kernels.h"
 #include "hp/Runtime/ParameterStore.h"
+#include <functional>
 
 namespace hp {
 
@@ -67,16 +68,24 @@ std::vector<Ranked> vocabularyLoss(const Exchange &exchange);
 std::vector<Ranked> vocabularyLossBackward(const Exchange &exchange);
 
 //--- Buckets.cpp -------------------------------------------------------------
-/// The whole local tensors of parameters that are stored in pieces, in their
-/// compute dtype. `pieces` has one entry for each of `params`.
-std::vector<Ranked> unshardBucket(Communicator &comm,
-                                  llvm::ArrayRef<const Param *> params,
-                                  llvm::ArrayRef<Ranked> pieces);
-/// The reduced gradients of a run; see ReductionRun. `gradients` has one entry
-/// for each member.
-std::vector<Ranked> reduceBucket(Communicator &comm, Module &module,
-                                 const ReductionRun &run,
-                                 llvm::ArrayRef<Ranked> gradients);
+/// A bucket whose messages were started. `results` are allocated, and filled by
+/// `finish`; that is empty where they are filled already.
+struct StartedBucket {
+  std::vector<Ranked> results;
+  std::function<void()> finish;
+};
+/// Starts to gather the whole local tensors of parameters that are stored in
+/// pieces, in their compute dtype. `pieces` has one entry for each of `params`,
+/// which live on.
+StartedBucket startUnshard(Communicator &comm,
+                           llvm::ArrayRef<const Param *> params,
+                           llvm::ArrayRef<Ranked> pieces);
+/// Starts to reduce the gradients of a run, which lives on; see ReductionRun.
+/// `gradients` has one entry for each member. Where gradients are both
+/// scattered and summed, the sum follows when the bucket is finished.
+StartedBucket startReduction(Communicator &comm, Module &module,
+                             const ReductionRun &run,
+                             llvm::ArrayRef<Ranked> gradients);
 
 /// fp32, or fp64 where `x` is.
 inline at::ScalarType wideTypeOf(const at::Tensor &x) {
