@@ -51,39 +51,32 @@ int hp::runTrain(const ConfigArguments &arguments, const RankOptions &ranks,
   return code == 1 ? failureCode(*comm, diag) : code;
 }
 
-int hp::runForward(const ConfigArguments &arguments, const std::string &out,
-                   bool gradients, DiagnosticEngine &diag) {
-  std::optional<Run> run =
-      prepareRun(arguments.config, arguments.overrides, arguments.plan,
-                 arguments.simulatedRanks, diag);
-  if (!run) {
-    return 1;
-  }
-  if (!checkOutputPath(run->config, out, diag.location(out, 0, 0), diag)) {
-    return 1;
-  }
-  std::unique_ptr<Dataset> data = openDataset(*run, diag);
+/// Computes the first batch on the ranks of this process, and writes it in that
+/// of rank 0. False after an error.
+static bool forwardOn(Communicator &comm, Run &run, const std::string &out,
+                      bool gradients, DiagnosticEngine &diag) {
+  bool isMain = comm.localRanks().front() == 0;
+  std::unique_ptr<Dataset> data = openDataset(run, diag);
   if (!data) {
-    return 1;
+    return false;
   }
-  Module &step = *run->step;
-  std::unique_ptr<Communicator> comm = makeLockstepCommunicator(step.mesh);
-  ParameterStores stores = makeStores(step, comm->localRanks());
+  Module &step = *run.step;
+  ParameterStores stores = makeStores(step, comm.localRanks());
   WeightFormat format;
-  if (!startingWeights(*run, stores, format, diag)) {
-    return 1;
+  if (!startingWeights(run, stores, format, diag)) {
+    return false;
   }
   std::optional<StepInputs> batch = readBatch(*data, 0, step, diag);
   if (!batch) {
-    return 1;
+    return false;
   }
-  std::vector<StepInputs> inputs = cutInputs(*batch, step, comm->localRanks());
-  KernelSets kernels = makeReferenceKernels(*comm);
-  auto interpreter = Interpreter::create(step, *comm, kernels, stores, diag);
+  std::vector<StepInputs> inputs = cutInputs(*batch, step, comm.localRanks());
+  KernelSets kernels = makeReferenceKernels(comm);
+  auto interpreter = Interpreter::create(step, comm, kernels, stores, diag);
   std::optional<ForwardResult> result =
       interpreter ? interpreter->forward(inputs, diag) : std::nullopt;
   if (!result) {
-    return 1;
+    return false;
   }
   std::vector<SafetensorsItem> items;
   auto add = [&](std::string key, const at::Tensor &tensor) {
@@ -96,18 +89,49 @@ int hp::runForward(const ConfigArguments &arguments, const std::string &out,
   if (result->logits.defined()) {
     add("logits", result->logits);
   }
-  const KeySpelling &spelling = run->keys.spellings.front();
+  const KeySpelling &spelling = run.keys.spellings.front();
   auto addGradient = [&](llvm::StringRef name, const at::Tensor &gradient) {
-    add("grad." + spelling.keyOf(name), gradient.clone());
+    if (isMain) {
+      add("grad." + spelling.keyOf(name), gradient.clone());
+    }
   };
   if (gradients && !interpreter->gradients(inputs, addGradient, diag)) {
-    return 1;
+    return false;
+  }
+  if (!isMain) {
+    return true;
   }
   if (!writeSafetensors(out, items, {{"format", "pt"}}, diag)) {
-    return 1;
+    return false;
   }
   llvm::outs() << "loss " << llvm::format("%.9g", result->loss) << " over "
                << result->validTargets << " targets\n"
                << "written " << out << "\n";
-  return 0;
+  return true;
+}
+
+int hp::runForward(const ConfigArguments &arguments, const RankOptions &ranks,
+                   const std::string &out, bool gradients,
+                   DiagnosticEngine &diag) {
+  std::optional<Run> run =
+      prepareRun(arguments.config, arguments.overrides, arguments.plan,
+                 ranks.worldSize(arguments.simulatedRanks), diag);
+  if (!run ||
+      !checkOutputPath(run->config, out, diag.location(out, 0, 0), diag)) {
+    return 1;
+  }
+  int code = 1;
+  std::unique_ptr<Communicator> comm =
+      makeCommunicator(*run, ranks, code, diag);
+  if (!comm) {
+    return code;
+  }
+  try {
+    if (forwardOn(*comm, *run, out, gradients, diag)) {
+      return 0;
+    }
+  } catch (const std::exception &failure) {
+    diag.error() << llvm::StringRef(failure.what()).split('\n').first;
+  }
+  return failureCode(*comm, diag);
 }

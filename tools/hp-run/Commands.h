@@ -29,9 +29,10 @@ int runTrain(const ConfigArguments &arguments, const RankOptions &ranks,
              bool resume, const std::atomic<int> &stopSignal,
              DiagnosticEngine &diag);
 /// Writes loss and logits of the first batch to the safetensors file `out`;
-/// with `gradients`, each parameter's gradient too.
-int runForward(const ConfigArguments &arguments, const std::string &out,
-               bool gradients, DiagnosticEngine &diag);
+/// with `gradients`, each parameter's gradient too. The process of rank 0
+/// writes.
+int runForward(const ConfigArguments &arguments, const RankOptions &ranks,
+               const std::string &out, bool gradients, DiagnosticEngine &diag);
 /// Turns a Hugging Face checkpoint into a checkpoint of hp's.
 int runImport(const ConfigArguments &arguments, const std::string &source,
               const std::string &folder, DiagnosticEngine &diag);

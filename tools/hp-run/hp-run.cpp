@@ -70,19 +70,22 @@ static cl::opt<int64_t> simulateRanks(
 static cl::opt<int64_t>
     processes("nproc",
               cl::desc("Start N ranks on this machine, one in a process"),
-              cl::value_desc("N"), cl::sub(trainCommand), cl::cat(category));
+              cl::value_desc("N"), cl::sub(trainCommand),
+              cl::sub(forwardCommand), cl::cat(category));
 static cl::opt<int64_t> threadsPerRank(
     "threads-per-rank",
     cl::desc("Threads of each rank (default: OMP_NUM_THREADS, or the "
              "processors divided by the ranks of the machine)"),
-    cl::value_desc("N"), cl::sub(trainCommand), cl::cat(category));
+    cl::value_desc("N"), cl::sub(trainCommand), cl::sub(forwardCommand),
+    cl::cat(category));
 static cl::opt<MessageLibrary> device(
     "device", cl::desc("How the ranks' messages travel (default: cpu)"),
     cl::values(clEnumValN(MessageLibrary::Gloo, "cpu",
                           "from CPU to CPU, by Gloo"),
                clEnumValN(MessageLibrary::Nccl, "cuda",
                           "from GPU to GPU, by NCCL, from libhp_nccl.so")),
-    cl::init(MessageLibrary::Gloo), cl::sub(trainCommand), cl::cat(category));
+    cl::init(MessageLibrary::Gloo), cl::sub(trainCommand),
+    cl::sub(forwardCommand), cl::cat(category));
 static cl::opt<bool> checkReplicas(
     "check-replicas",
     cl::desc("Fail at the end if ranks that hold the same parameter differ "
@@ -186,15 +189,15 @@ static void takeStopSignals() {
   }
 }
 
-/// Starts the ranks, or is one of them, or all.
-static int dispatchTrain(ConfigArguments &arguments,
+/// Trains, or computes one batch: starts the ranks, or is one of them, or all.
+static int dispatchRanks(ConfigArguments &arguments,
                          llvm::ArrayRef<const char *> commandLine,
                          DiagnosticEngine &diag) {
   RankOptions ranks;
   ranks.processes = processes;
   ranks.threadsPerRank = threadsPerRank;
   ranks.gpu = device == MessageLibrary::Nccl;
-  if (!takeInput(trainInput, arguments, diag)) {
+  if (!takeInput(trainCommand ? trainInput : forwardInput, arguments, diag)) {
     return 1;
   }
   if ((processes.getNumOccurrences() > 0 && processes == 0) ||
@@ -211,6 +214,9 @@ static int dispatchTrain(ConfigArguments &arguments,
   if (ranks.processes > 0) {
     return launchRanks(arguments, ranks, commandLine, diag);
   }
+  if (forwardCommand) {
+    return runForward(arguments, ranks, outputFile, gradients, diag);
+  }
   takeStopSignals();
   return runTrain(arguments, ranks, resume, stopSignal, diag);
 }
@@ -218,13 +224,8 @@ static int dispatchTrain(ConfigArguments &arguments,
 static int dispatch(llvm::ArrayRef<const char *> commandLine,
                     DiagnosticEngine &diag) {
   ConfigArguments arguments;
-  if (trainCommand) {
-    return dispatchTrain(arguments, commandLine, diag);
-  }
-  if (forwardCommand) {
-    return takeInput(forwardInput, arguments, diag)
-               ? runForward(arguments, outputFile, gradients, diag)
-               : 1;
+  if (trainCommand || forwardCommand) {
+    return dispatchRanks(arguments, commandLine, diag);
   }
   if (importCommand) {
     return takePaths(importPaths, arguments, diag)
