@@ -119,45 +119,69 @@ public:
 protected:
   void doAllReduce(Tensors &tensors, ArrayRef<AxisId> axes,
                    Reduction reduction) override {
-    checkReducible(tensors[0], "all_reduce");
-    std::vector<at::Tensor> moved = {onDevice(tensors[0])};
-    call("all_reduce", moved[0], axes, [&](c10d::Backend &group) {
-      c10d::AllreduceOptions how;
-      how.reduceOp = reduction == Reduction::Sum ? c10d::ReduceOp::SUM
-                                                 : c10d::ReduceOp::MAX;
-      how.timeout = options.trainTimeout;
-      group.allreduce(moved, how)->wait();
-    });
-    if (!moved[0].is_same(tensors[0])) {
-      tensors[0].copy_(moved[0]);
-    }
+    finish(doStartAllReduce(tensors, axes, reduction));
   }
 
   Tensors doAllGather(const Tensors &operands, ArrayRef<AxisId> axes) override {
-    at::Tensor operand = onDevice(operands[0]);
-    at::Tensor result = slices(operand, groupSize(axes));
-    call("all_gather", operand, axes, [&](c10d::Backend &group) {
-      c10d::AllgatherOptions how;
-      how.timeout = options.trainTimeout;
-      at::Tensor to = asBytes(result), from = asBytes(operand);
-      group._allgather_base(to, from, how)->wait();
-    });
-    return {result.to(operands[0].device())};
+    Tensors results;
+    finish(doStartAllGather(operands, axes, results));
+    return results;
   }
 
   Tensors doReduceScatter(const Tensors &operands,
                           ArrayRef<AxisId> axes) override {
+    Tensors results;
+    finish(doStartReduceScatter(operands, axes, results));
+    return results;
+  }
+
+  std::unique_ptr<Pending> doStartAllReduce(Tensors &tensors,
+                                            ArrayRef<AxisId> axes,
+                                            Reduction reduction) override {
+    checkReducible(tensors[0], "all_reduce");
+    at::Tensor moved = onDevice(tensors[0]);
+    return start("all_reduce", moved, axes, {tensors[0], moved},
+                 [&](c10d::Backend &group) {
+                   c10d::AllreduceOptions how;
+                   how.reduceOp = reduction == Reduction::Sum
+                                      ? c10d::ReduceOp::SUM
+                                      : c10d::ReduceOp::MAX;
+                   how.timeout = options.trainTimeout;
+                   std::vector<at::Tensor> list = {moved};
+                   return group.allreduce(list, how);
+                 });
+  }
+
+  std::unique_ptr<Pending> doStartAllGather(const Tensors &operands,
+                                            ArrayRef<AxisId> axes,
+                                            Tensors &results) override {
     at::Tensor operand = onDevice(operands[0]);
-    at::Tensor result = at::empty(operand.sizes().slice(1), operand.options());
+    at::Tensor moved = slices(operand, groupSize(axes));
+    results = {likeOperand(moved, operands[0])};
+    return start("all_gather", operand, axes, {results[0], moved},
+                 [&](c10d::Backend &group) {
+                   c10d::AllgatherOptions how;
+                   how.timeout = options.trainTimeout;
+                   at::Tensor to = asBytes(moved), from = asBytes(operand);
+                   return group._allgather_base(to, from, how);
+                 });
+  }
+
+  std::unique_ptr<Pending> doStartReduceScatter(const Tensors &operands,
+                                                ArrayRef<AxisId> axes,
+                                                Tensors &results) override {
+    at::Tensor operand = onDevice(operands[0]);
+    at::Tensor moved = at::empty(operand.sizes().slice(1), operand.options());
+    results = {likeOperand(moved, operands[0])};
     checkReducible(operand, "reduce_scatter");
-    call("reduce_scatter", operand, axes, [&](c10d::Backend &group) {
-      c10d::ReduceScatterOptions how;
-      how.reduceOp = c10d::ReduceOp::SUM;
-      how.timeout = options.trainTimeout;
-      at::Tensor to = result.flatten(), from = operand.flatten();
-      group._reduce_scatter_base(to, from, how)->wait();
-    });
-    return {result.to(operands[0].device())};
+    return start("reduce_scatter", operand, axes, {results[0], moved},
+                 [&](c10d::Backend &group) {
+                   c10d::ReduceScatterOptions how;
+                   how.reduceOp = c10d::ReduceOp::SUM;
+                   how.timeout = options.trainTimeout;
+                   at::Tensor to = moved.flatten(), from = operand.flatten();
+                   return group._reduce_scatter_base(to, from, how);
+                 });
   }
 
   Tensors doAllToAll(const Tensors &operands, ArrayRef<AxisId> axes) override {
@@ -212,6 +236,13 @@ protected:
   }
 
 private:
+  using Work = c10::intrusive_ptr<c10d::Work>;
+  /// What a message fills, and where its content is wanted: the same tensor
+  /// unless that is on another device.
+  struct Arrival {
+    at::Tensor wanted, moved;
+  };
+
   /// What is elsewhere, as the operands of a step on the CPU are for NCCL,
   /// takes the way over the device of the messages.
   at::Tensor onDevice(const at::Tensor &tensor) const {
@@ -228,6 +259,15 @@ private:
     std::vector<int64_t> sizes = {count};
     sizes.insert(sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
     return at::empty(sizes, tensor.options());
+  }
+
+  /// Room for what arrives in `moved`, where `operand` is: `moved` itself if
+  /// that is there.
+  static at::Tensor likeOperand(const at::Tensor &moved,
+                                const at::Tensor &operand) {
+    return moved.device() == operand.device()
+               ? moved
+               : at::empty(moved.sizes(), operand.options());
   }
 
   void checkReducible(const at::Tensor &tensor, StringRef what) const {
@@ -260,20 +300,71 @@ private:
     return *made;
   }
 
-  /// Runs `send`, unless there is nothing to send, and makes of whatever is
-  /// thrown one sentence that names the call.
+  /// A message that a group has taken on.
+  class Message : public Pending {
+  public:
+    Message(BackendCommunicator &comm, StringRef what, ArrayRef<AxisId> axes,
+            Work work, Arrival arrival)
+        : comm(comm), what(what), axes(axes), work(std::move(work)),
+          arrival(std::move(arrival)) {}
+
+    void wait() override {
+      comm.guard(what, axes, [&] { work->wait(); });
+      if (!arrival.moved.is_same(arrival.wanted)) {
+        arrival.wanted.copy_(arrival.moved);
+      }
+    }
+
+  private:
+    BackendCommunicator &comm;
+    StringRef what; ///< a literal
+    AxisList axes;
+    Work work;
+    Arrival arrival;
+  };
+
+  static void finish(std::unique_ptr<Pending> message) {
+    if (message) {
+      message->wait();
+    }
+  }
+
+  /// Starts `send`. Null if `tensor`, what is sent, is empty.
+  std::unique_ptr<Pending>
+  start(StringRef what, const at::Tensor &tensor, ArrayRef<AxisId> axes,
+        Arrival arrival, llvm::function_ref<Work(c10d::Backend &)> send) {
+    if (tensor.numel() == 0) {
+      return nullptr;
+    }
+    Work work;
+    guard(what, axes, [&] { work = send(groupAlong(axes)); });
+    return std::make_unique<Message>(*this, what, axes, std::move(work),
+                                     std::move(arrival));
+  }
+
+  /// Runs `send`, unless there is nothing to send.
   void call(StringRef what, const at::Tensor &tensor, ArrayRef<AxisId> axes,
             llvm::function_ref<void(c10d::Backend &)> send) {
-    if (tensor.numel() == 0) {
-      return;
+    if (tensor.numel() > 0) {
+      guard(what, axes, [&] { send(groupAlong(axes)); });
     }
+  }
+
+  /// Makes of whatever `run` throws one sentence that names the call.
+  void guard(StringRef what, ArrayRef<AxisId> axes,
+             llvm::function_ref<void()> run) {
     std::string why;
     try {
-      send(groupAlong(axes));
+      run();
       return;
     } catch (const std::exception &failure) {
       why = firstLine(failure);
     }
+    fail(what, axes, why);
+  }
+
+  [[noreturn]] void fail(StringRef what, ArrayRef<AxisId> axes,
+                         const std::string &why) {
     StringRef text = why;
     bool late = isTimeout(text);
     if (firstFailure == MessageFailure::None) {
@@ -284,11 +375,10 @@ private:
     TORCH_CHECK(!late, where, "another rank did not come within ",
                 options.trainTimeout.count(),
                 " s (comm.train_timeout_seconds)");
-    if (text.contains("onnection closed by peer") ||
-        text.contains("onnection reset by peer") ||
-        text.contains("roken pipe")) {
-      TORCH_CHECK(false, where, "another rank is gone");
-    }
+    bool gone = text.contains("onnection closed by peer") ||
+                text.contains("onnection reset by peer") ||
+                text.contains("roken pipe");
+    TORCH_CHECK(!gone, where, "another rank is gone");
     TORCH_CHECK(false, where, why);
   }
 

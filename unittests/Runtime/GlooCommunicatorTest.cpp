@@ -224,6 +224,32 @@ void everyPrimitive(Communicator &comm, const AxisList &axes,
   }
 }
 
+/// Messages over different groups and over the same one, all under way before
+/// the first is waited for, which is the last that was started.
+void messagesUnderWay(Communicator &comm, Trace &trace) {
+  Tensors sums = numbers(comm, {1000}, at::kDouble, 1);
+  Tensors more = numbers(comm, {7}, at::kLong, 2);
+  Tensors gathered, rows, pieces;
+  std::vector<std::unique_ptr<Pending>> messages;
+  messages.push_back(comm.startAllReduce(sums, {0, 1}));
+  messages.push_back(
+      comm.startAllGather(numbers(comm, {500}, at::kFloat, 3), {1}, gathered));
+  messages.push_back(comm.startReduceScatter(
+      numbers(comm, {2, 300}, at::kDouble, 4), {0}, pieces));
+  messages.push_back(comm.startAllReduce(more, {1}));
+  messages.push_back(
+      comm.startAllGather(numbers(comm, {0}, at::kFloat, 5), {0}, rows));
+  trace.add(comm.shift(numbers(comm, {4}, at::kFloat, 6), {1}, 1, true));
+  for (auto &message : llvm::reverse(messages)) {
+    if (message) {
+      message->wait();
+    }
+  }
+  for (const Tensors &arrived : {sums, more, gathered, rows, pieces}) {
+    trace.add(arrived);
+  }
+}
+
 void compareWithLockstep(
     const Mesh &mesh,
     llvm::function_ref<void(Communicator &, Trace &)> program) {
@@ -292,6 +318,32 @@ INSTANTIATE_TEST_SUITE_P(Types, GlooTypeTest,
                          [](const auto &info) {
                            return std::string(c10::toString(info.param));
                          });
+
+TEST(GlooTest, messagesThatAreUnderWayTogetherArriveAsInLockstep) {
+  compareWithLockstep(meshOf({2, 2}), messagesUnderWay);
+  compareWithLockstep(meshOf({2, 4}), messagesUnderWay);
+}
+
+TEST(GlooTest, aRankThatIsGoneIsSaidSoWhereTheMessageIsWaitedFor) {
+  Mesh mesh = meshOf({2});
+  Outcome outcome = runRanks(2, [&](const ProcessOptions &how) {
+    auto comm = connect(mesh, how);
+    Tensors tensors = {at::ones({1000})};
+    comm->allReduce(tensors, {0});
+    if (how.place.rank == 1) {
+      kill(getpid(), SIGKILL);
+    }
+    std::unique_ptr<Pending> message = comm->startAllReduce(tensors, {0});
+    try {
+      message->wait();
+    } catch (const c10::Error &failure) {
+      return std::string(failure.what_without_backtrace());
+    }
+    return std::string("nothing happened");
+  });
+  EXPECT_EQ(outcome.texts[0],
+            "rank 0: all_reduce over dp_replicate: another rank is gone");
+}
 
 TEST(GlooTest, booleansMoveAndAreNotReduced) {
   Mesh mesh = meshOf({2});
