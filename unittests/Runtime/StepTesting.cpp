@@ -3,6 +3,7 @@
 #include "StepTesting.h"
 #include "hp/IR/Verifier.h"
 #include "hp/Passes/PassManager.h"
+#include "hp/Runtime/Pieces.h"
 #include "hp/Spec/Import.h"
 #include <ATen/ATen.h>
 #include <cstring>
@@ -18,7 +19,8 @@ std::unique_ptr<StepProgram> testing::makeStep(const StepOptions &options) {
   if (!options.config.empty()) {
     os << "  config: " << options.config << "\n";
   }
-  os << "training:\n  steps: 10\n  seq_len: " << options.seqLen
+  os << "parallelism: " << options.parallelism << "\n"
+     << "training:\n  steps: 10\n  seq_len: " << options.seqLen
      << "\n  local_batch_size: " << options.batch
      << "\n  init: " << options.init << "\n  dtype: " << options.dtype
      << "\n  max_norm: " << options.maxNorm << "\n  seed: " << options.seed
@@ -34,7 +36,7 @@ std::unique_ptr<StepProgram> testing::makeStep(const StepOptions &options) {
     return fail();
   }
   program->config = *config;
-  program->module = importRun(*config, modelFolders(), diag, 1);
+  program->module = importRun(*config, modelFolders(), diag, std::nullopt);
   PassManager manager;
   if (!program->module || !verify(*program->module, diag) ||
       !addPassesTo(Stage::Step, *program->module, manager, diag) ||
@@ -47,7 +49,7 @@ std::unique_ptr<StepProgram> testing::makeStep(const StepOptions &options) {
   InitKind init = options.init == "torch"    ? InitKind::Torch
                   : options.init == "normal" ? InitKind::Normal
                                              : InitKind::Philox;
-  initialize(*program->store, init, options.seed, 0.02);
+  initialize(program->stores, init, options.seed, 0.02);
   program->kernels = makeReferenceKernels(*program->comm);
   program->interpreter =
       Interpreter::create(*program->module, *program->comm, program->kernels,
@@ -96,11 +98,16 @@ void testing::copyToReference(const StepProgram &program,
                               reference::Qwen35Model &model) {
   std::map<std::string, at::Tensor> values;
   for (const reference::NamedTensor &entry : model.parameters) {
-    StoredParameter *stored = program.store->find(hpName(entry.name));
-    if (!stored) {
-      throw std::runtime_error("no parameter " + entry.name);
+    Communicator::Tensors pieces;
+    for (const ParameterStore &store : program.stores) {
+      const StoredParameter *stored = store.find(hpName(entry.name));
+      if (!stored) {
+        throw std::runtime_error("no parameter " + entry.name);
+      }
+      pieces.push_back(stored->value.clone());
     }
-    values[entry.name] = stored->value.clone();
+    Type type = program.store->find(hpName(entry.name))->type;
+    values[entry.name] = assemble(*program.comm, type, pieces);
   }
   model.copyParameters(values);
 }

@@ -18,6 +18,7 @@ namespace hp::testing {
 struct StepOptions {
   std::string flavor = "tiny";
   std::string config; ///< of model.config, as YAML flow: `{a: 1}`
+  std::string parallelism = "{}"; ///< the section, as YAML flow
   std::string init = "torch";
   std::string dtype = "float32";
   int64_t batch = 2;
@@ -31,9 +32,9 @@ struct StepOptions {
 struct StepProgram {
   RunConfig config;
   std::unique_ptr<Module> module;
-  std::unique_ptr<Communicator> comm; ///< one rank
+  std::unique_ptr<Communicator> comm; ///< all ranks, in lockstep
   ParameterStores stores;
-  ParameterStore *store = nullptr; ///< the only one
+  ParameterStore *store = nullptr; ///< of rank 0
   KernelSets kernels;
   std::unique_ptr<Interpreter> interpreter;
   DiagnosticEngine diag;
@@ -49,7 +50,7 @@ reference::Qwen35Model makeReference(const StepProgram &program);
 /// hp's name of a reference parameter: without `model.`.
 std::string hpName(const std::string &referenceName);
 
-/// Copies hp's parameters into the reference.
+/// Copies hp's parameters, put together from all ranks, into the reference.
 void copyToReference(const StepProgram &program, reference::Qwen35Model &model);
 
 /// The golden files' generator; labels are the next ids of the row, -100 last.
