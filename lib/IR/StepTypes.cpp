@@ -227,8 +227,18 @@ static llvm::Expected<TypeList> sum(const TypeQuery &query) {
   if (first.rank() != 0 || !isFloat(first.dtype()) || first->store) {
     return query.refuse("takes floating scalars, not " + query.text(first), 0);
   }
+  // Over an axis of size 1 a whole term is the sum of its terms, so that such
+  // axes need not tell terms apart: the sum has one order with and without
+  // them.
+  TypeData data = *first;
   for (unsigned i = 1; i < query.operands.size(); ++i) {
-    if (!query.operands[i].matches(first)) {
+    TypeData term = *query.operands[i];
+    AxisSet both = first->partial & term.partial;
+    AxisSet differ = (first->partial | term.partial) - both;
+    data.partial = data.partial | term.partial;
+    term.partial = first->partial;
+    if (query.mesh().size(differ) != 1 ||
+        !query.module.type(term).matches(first)) {
       return query.refuse("operand " + Twine(i) + " is " +
                               query.text(query.operands[i]) +
                               ", operand 0 is " + query.text(first) +
@@ -236,7 +246,7 @@ static llvm::Expected<TypeList> sum(const TypeQuery &query) {
                           i);
     }
   }
-  return TypeList{first};
+  return TypeList{query.module.type(data)};
 }
 
 /// Refuses an operand that is not a `dtype` scalar, the same on all ranks.

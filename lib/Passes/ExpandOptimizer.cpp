@@ -110,7 +110,8 @@ static std::vector<Param *> updateOrder(Module &module) {
 
 /// Sums of squares, each over the parameters that the same axes cut, and
 /// reduced over those. An element is counted once: on the other axes every rank
-/// has it.
+/// has it. Axes of size 1 cut nothing, so that the order of the sum is the same
+/// with and without them.
 llvm::SmallVector<Operand, 2>
 StepBuilder::appendNormTerms(llvm::ArrayRef<Param *> order, Location loc) {
   // Axes that cut -> terms, in the order in which the axes first occur.
@@ -125,21 +126,31 @@ StepBuilder::appendNormTerms(llvm::ArrayRef<Param *> order, Location loc) {
     }
     Operation *op = append(OpKind::SumSquares, param->loc);
     op->operands.push_back({gradient});
-    squares[data.partial.raw()].push_back({module.addResult(
+    AxisSet cut;
+    for (AxisId axis : data.partial.list()) {
+      if (module.mesh.size(axis) > 1) {
+        cut.insert(axis);
+      }
+    }
+    squares[cut.raw()].push_back({module.addResult(
         op, uniqueName(("q." + param->name).str()), module.type(data))});
   }
 
   llvm::SmallVector<Operand, 2> totals;
   for (auto &[cut, terms] : squares) {
-    Type type = terms[0].value->type;
-    AxisList axes = type->partial.list();
+    TypeData data = *terms[0].value->type;
+    for (const Operand &term : terms) {
+      data.partial = data.partial | term.value->type->partial;
+    }
+    AxisList axes = data.partial.list();
     std::string suffix;
     for (AxisId axis : axes) {
       suffix += "." + module.mesh.name(axis).str();
     }
     Operation *sum = append(OpKind::Sum, loc);
     sum->operands.assign(terms.begin(), terms.end());
-    Value *total = module.addResult(sum, uniqueName("qs" + suffix), type);
+    Value *total =
+        module.addResult(sum, uniqueName("qs" + suffix), module.type(data));
     if (!axes.empty()) {
       Operation *reduce = append(OpKind::AllReduce, loc);
       reduce->axes = axes;
