@@ -1,6 +1,6 @@
 """Trains shapes that are awkward to cut, under layouts, and compares with one rank.
 
-    shapes.py HP_RUN FOLDER [--processes] [NAME...]
+    shapes.py [--processes] HP_RUN FOLDER [NAME...]
 
 In float64: each parameter's gradient, loss and gradient norm of three steps, and
 the parameters after them agree to 1e-9, each relative to its own size.
@@ -105,10 +105,9 @@ def compare(runs, name):
     batch *= place["parallelism.data_parallel_shard_degree"]
     one_rank = layout() | shape | {"training.local_batch_size": batch}
     worst = []
-    if runs.ranks == "--simulate-ranks":
-        want = runs.forward("one", one_rank)
-        got = runs.forward("many", place | shape)
-        worst.append(farthest(got, want))
+    want = runs.forward("one", one_rank)
+    got = runs.forward("many", place | shape)
+    worst.append(farthest(got, want))
     want = runs.train("one", one_rank)
     got = runs.train("many", place | shape)
     assert len(want.metrics) == len(got.metrics) == 3
