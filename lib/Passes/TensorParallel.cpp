@@ -75,7 +75,9 @@ TensorParallel::fixes(const Operation &op, llvm::ArrayRef<Type> types) const {
   for (unsigned i = 0; i < types.size(); ++i) {
     if (op.operands[i].param) {
       AxisSet cut = types[i].shardedAxes() & tensorSet;
-      busy |= !cut.empty();
+      // A kv head that all ranks share is used by each for its own heads.
+      bool shared = !sequence && !(types[i]->repl & tensorSet).empty();
+      busy |= !cut.empty() || shared;
       continue;
     }
     busy |= meets(types[i]) || !(types[i]->partial & tensorSet).empty();
