@@ -4,8 +4,8 @@
 
 With comm.keep_trivial the mesh has all four axes, parameters are stored in pieces
 and gathered (one piece), and every collective is issued. In float32, in each mode
-of activation checkpointing: gradients, loss, and checkpoints (weights, moments
-and manifest) after three steps are the same bytes.
+of activation checkpointing: gradients and loss of a batch, metrics of three steps,
+and the checkpoint after them (weights, moments and manifest) are the same bytes.
 """
 
 import filecmp
@@ -43,11 +43,7 @@ def check(runs, place, mode):
     for file in ("model.safetensors", "optimizer.safetensors", "manifest.json"):
         pair = [os.path.join(run.folder, file) for run in (ours, want)]
         assert filecmp.cmp(*pair, shallow=False), f"{file} differs"
-    for line, other in zip(figures(ours.metrics), figures(want.metrics), strict=True):
-        # Sums of squares are added by the axes that cut them: the last of 53 bits.
-        norm, other_norm = line.pop("grad_norm"), other.pop("grad_norm")
-        assert abs(norm - other_norm) <= 1e-15 * other_norm, (norm, other_norm)
-        assert line == other, (line, other)
+    assert len(ours.metrics) == 3 and figures(ours.metrics) == figures(want.metrics)
 
 
 def main():
