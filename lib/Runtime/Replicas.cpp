@@ -37,8 +37,41 @@ static AxisList replicatedOver(Type type, const Mesh &mesh) {
   return (mesh.all() - cuts).list();
 }
 
-std::string hp::differingReplica(llvm::ArrayRef<ParameterStore> stores,
-                                 Communicator &comm) {
+/// The largest of the ranks' numbers.
+static int64_t largest(llvm::ArrayRef<int64_t> numbers, Communicator &comm) {
+  if (comm.mesh().numRanks() == 1) {
+    return numbers[0];
+  }
+  Communicator::Tensors values;
+  for (int64_t number : numbers) {
+    values.push_back(at::full({1}, number, at::kLong));
+  }
+  comm.allReduce(values, comm.mesh().all().list(), Reduction::Max);
+  return values[0].item<int64_t>();
+}
+
+/// The first rank whose replica of parameter `index` is not that of the first
+/// rank of its group along `axes`, and that one. There is one.
+static std::pair<int64_t, int64_t>
+differingRanks(llvm::ArrayRef<ParameterStore> stores, unsigned index,
+               llvm::ArrayRef<AxisId> axes, Communicator &comm) {
+  Communicator::Tensors hashes;
+  for (const ParameterStore &store : stores) {
+    hashes.push_back(at::full({1}, hashOf(store.all()[index]), at::kLong));
+  }
+  Communicator::Tensors gathered = comm.allGather(hashes, axes);
+  int64_t none = comm.mesh().numRanks();
+  std::vector<int64_t> found;
+  for (auto [own, all, rank] : llvm::zip(hashes, gathered, comm.localRanks())) {
+    bool differs = own.item<int64_t>() != all[0].item<int64_t>();
+    found.push_back(-(differs ? rank : none));
+  }
+  int64_t rank = -largest(found, comm);
+  return {rank, comm.group(rank, axes)[0]};
+}
+
+DifferingReplica hp::differingReplica(llvm::ArrayRef<ParameterStore> stores,
+                                      Communicator &comm) {
   const auto &parameters = stores[0].all();
   // Parameters by the axes of their replicas: one message each.
   std::map<AxisList, std::vector<unsigned>> groups;
@@ -73,13 +106,12 @@ std::string hp::differingReplica(llvm::ArrayRef<ParameterStore> stores,
     }
   }
   // Everyone learns of the first, wherever it is.
-  if (comm.mesh().numRanks() > 1) {
-    Communicator::Tensors worst(stores.size());
-    for (at::Tensor &value : worst) {
-      value = at::full({1}, count - first, at::kLong);
-    }
-    comm.allReduce(worst, comm.mesh().all().list(), Reduction::Max);
-    first = count - worst[0].item<int64_t>();
+  std::vector<int64_t> found(stores.size(), count - first);
+  first = count - largest(found, comm);
+  if (first == count) {
+    return {};
   }
-  return first < count ? parameters[first].name : std::string();
+  auto [rank, twin] = differingRanks(
+      stores, first, replicatedOver(parameters[first].type, comm.mesh()), comm);
+  return {parameters[first].name, rank, twin};
 }

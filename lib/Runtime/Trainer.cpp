@@ -298,15 +298,16 @@ void TrainingLoop::reportTraffic(int64_t steps) {
 
 /// Whether replicas agree to the bit. False, with an error, if not.
 bool TrainingLoop::checkReplicas() {
-  std::string name = differingReplica(stores, comm);
-  if (name.empty()) {
+  DifferingReplica found = differingReplica(stores, comm);
+  if (found.name.empty()) {
     out << "replicas are bitwise equal\n";
     return true;
   }
   if (isMain) {
     diag.error(run.step->loc)
-        << "replicas of '@" << name << "' are not equal after step "
-        << manifest.state.step;
+        << "replicas of '@" << found.name << "' are not equal after step "
+        << manifest.state.step << ": that of rank " << found.rank
+        << " is not rank " << found.twin << "'s";
   }
   return false;
 }

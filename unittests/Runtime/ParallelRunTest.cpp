@@ -128,7 +128,7 @@ TEST(ParallelRun, firstWeightsAreTheSameUnderEveryLayout) {
             << one.stores[0].all()[i].name << ", " << layout.ranks()
             << " ranks, initialization " << int(kind);
       }
-      EXPECT_EQ(differingReplica(many.stores, *many.comm), "");
+      EXPECT_EQ(differingReplica(many.stores, *many.comm).name, "");
     }
   }
 }
@@ -153,15 +153,21 @@ TEST(ParallelRun, eachElementIsStoredOnceByTheRanksThatCutIt) {
 TEST(ParallelRun, aReplicaThatDiffersInABitIsFound) {
   ParallelRun many({2, 1, 1, 2});
   initialize(many.stores, InitKind::Philox, 1, 0.02);
-  EXPECT_EQ(differingReplica(many.stores, *many.comm), "");
+  EXPECT_EQ(differingReplica(many.stores, *many.comm).name, "");
   StoredParameter &norm =
       *many.stores[3].find("layers.1.input_layernorm.weight");
   norm.value[5] = -0.0; // was 0
-  EXPECT_EQ(differingReplica(many.stores, *many.comm), norm.name);
+  DifferingReplica found = differingReplica(many.stores, *many.comm);
+  EXPECT_EQ(found.name, norm.name);
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_EQ(found.twin, 0);
   norm.value[5] = 0.0;
-  EXPECT_EQ(differingReplica(many.stores, *many.comm), "");
-  many.stores[0].find("embed_tokens.weight")->value[0][0] += 1;
-  EXPECT_EQ(differingReplica(many.stores, *many.comm), "embed_tokens.weight");
+  EXPECT_EQ(differingReplica(many.stores, *many.comm).name, "");
+  many.stores[2].find("embed_tokens.weight")->value[0][0] += 1;
+  EXPECT_EQ(differingReplica(many.stores, *many.comm).rank, 2);
+  EXPECT_EQ(differingReplica(many.stores, *many.comm).twin, 0);
+  EXPECT_EQ(differingReplica(many.stores, *many.comm).name,
+            "embed_tokens.weight");
 }
 
 class TemporaryFolder {
@@ -219,7 +225,7 @@ TEST(ParallelRun, aCheckpointResumesUnderAnyLayout) {
           << one.stores[0].all()[i].name;
     }
     EXPECT_NEAR(second.losses[1], one.losses[3], 1e-9);
-    EXPECT_EQ(differingReplica(second.stores, *second.comm), "");
+    EXPECT_EQ(differingReplica(second.stores, *second.comm).name, "");
   }
 }
 

@@ -174,7 +174,7 @@ TEST_P(UnevenTargets, theStepIsThatOfOneRank) {
                 1e-9)
           << entry.name;
     }
-    EXPECT_EQ(differingReplica(program->stores, *program->comm), "");
+    EXPECT_EQ(differingReplica(program->stores, *program->comm).name, "");
   }
 }
 

@@ -14,11 +14,16 @@
 
 namespace hp {
 
-/// The name of the first parameter whose replicas are not equal to the bit, in
-/// value or moments; empty if all are. All processes must call it, and get the
-/// same answer.
-std::string differingReplica(llvm::ArrayRef<ParameterStore> stores,
-                             Communicator &comm);
+/// A parameter whose replicas are not equal to the bit, in value or moments.
+struct DifferingReplica {
+  std::string name;             ///< empty if all are equal
+  int64_t rank = -1, twin = -1; ///< the first rank that differs, from this one
+};
+
+/// The first of all parameters whose replicas differ. All processes must call
+/// it, and get the same answer.
+DifferingReplica differingReplica(llvm::ArrayRef<ParameterStore> stores,
+                                  Communicator &comm);
 
 } // namespace hp
 
