@@ -19,7 +19,9 @@ using TypeList = llvm::SmallVector<Type, 4>;
 
 class Soundness {
 public:
-  explicit Soundness(const KernelRow &row);
+  using KernelMaker = std::unique_ptr<KernelSet> (*)(int64_t rank);
+  explicit Soundness(const KernelRow &row,
+                     KernelMaker makeKernels = makeReferenceKernels);
 
   /// Calls `visit` with the operand types of every combination of states.
   void enumerate(llvm::function_ref<void(const TypeList &)> visit);
