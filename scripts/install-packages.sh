@@ -4,7 +4,7 @@
 set -eu
 
 wanted="g++ cmake ninja-build llvm-19-dev llvm-19-tools zlib1g-dev libzstd-dev libyaml-cpp-dev libgtest-dev
-  libgloo-dev libhwy-dev ccache $*"
+  libgloo-dev ccache $*"
 
 missing=
 for package in $wanted; do

@@ -1,7 +1,6 @@
 //===- StepKernels.cpp - What follows the last gradient -------------------===//
 
 #include "StepKernels.h"
-#include "hp/Runtime/Kernels.h"
 #include <ATen/ATen.h>
 #include <cmath>
 
@@ -59,14 +58,4 @@ void hp::adamw(StoredParameter &parameter, at::Tensor gradient,
   at::Tensor denominator =
       (parameter.expAvgSq.sqrt() / std::sqrt(correction2)).add_(constants.eps);
   value.addcdiv_(parameter.expAvg, denominator, -learningRate / correction1);
-}
-
-at::Tensor KernelSet::sumSquares(const at::Tensor &gradient) {
-  return hp::sumSquares(gradient);
-}
-
-void KernelSet::adamw(StoredParameter &parameter, at::Tensor gradient,
-                      double coefficient, double learningRate, int64_t count,
-                      const AdamWConstants &constants) {
-  hp::adamw(parameter, gradient, coefficient, learningRate, count, constants);
 }

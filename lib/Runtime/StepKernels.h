@@ -1,7 +1,6 @@
 //===- StepKernels.h - What follows the last gradient -----------*- C++ -*-===//
 //
-// Norm, clip and optimizer as the reference has them; a kernel set may do sums of
-// squares and AdamW in its own way. Sums of squares and
+// Norm, clip and optimizer, the same for every kernel set. Sums of squares and
 // the norm are float64, since fp32 norms change with the sharding; AdamW is
 // the arithmetic of LibTorch's C++ optimizer.
 //

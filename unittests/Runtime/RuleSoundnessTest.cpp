@@ -31,18 +31,6 @@ TEST_P(RuleSoundness, AcceptsOnlyWhatTwoRanksComputeRight) {
   EXPECT_GT(accepted, 0);
 }
 
-// A shard of a vocabulary, of heads, of a sequence: the fused kernels know which
-// one they have.
-TEST_P(RuleSoundness, HoldsForFusedKernels) {
-  Soundness soundness(GetParam(), makeFusedKernels);
-  soundness.enumerate([&](const TypeList &types) {
-    if (auto results = soundness.infer(types)) {
-      EXPECT_EQ(soundness.judge(types, *results), "")
-          << soundness.describe(types);
-    }
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(Rows, RuleSoundness, ::testing::ValuesIn(kernelRows()),
                          [](const auto &info) { return info.param.name; });
 

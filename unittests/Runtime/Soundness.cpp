@@ -8,12 +8,11 @@ using namespace hp;
 using namespace hp::testing;
 using llvm::Twine;
 
-Soundness::Soundness(const KernelRow &row, KernelMaker makeKernels)
-    : row(row), info(opInfo(row.kind)) {
+Soundness::Soundness(const KernelRow &row) : row(row), info(opInfo(row.kind)) {
   maker.module.mesh.addAxis("a", 2);
   like = makeRowOperation(maker, row, at::kDouble);
   for (int rank : {0, 1}) {
-    kernels[rank] = makeKernels(rank);
+    kernels[rank] = makeReferenceKernels(rank);
   }
   operands = sampleOperands(row, at::kDouble, 31);
   whole.push_back(runWhole(row.blocks));

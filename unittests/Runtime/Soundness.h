@@ -19,9 +19,7 @@ using TypeList = llvm::SmallVector<Type, 4>;
 
 class Soundness {
 public:
-  using KernelMaker = std::unique_ptr<KernelSet> (*)(int64_t rank);
-  explicit Soundness(const KernelRow &row,
-                     KernelMaker makeKernels = makeReferenceKernels);
+  explicit Soundness(const KernelRow &row);
 
   /// Calls `visit` with the operand types of every combination of states.
   void enumerate(llvm::function_ref<void(const TypeList &)> visit);

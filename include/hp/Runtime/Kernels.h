@@ -9,9 +9,6 @@
 // again from its detached operands. It is the oracle, bit for bit equal to
 // autograd of the whole model.
 //
-// `fused` has kernels of its own where a pass over memory can be saved, equal to
-// the reference's up to rounding, and leaves every other row to the reference.
-//
 //===----------------------------------------------------------------------===//
 
 #ifndef HP_RUNTIME_KERNELS_H
@@ -24,8 +21,6 @@
 namespace hp {
 
 using Tensors = llvm::SmallVector<at::Tensor, 4>;
-struct StoredParameter;
-struct AdamWConstants;
 
 class KernelSet {
 public:
@@ -49,25 +44,12 @@ public:
                            llvm::ArrayRef<at::Tensor> saved,
                            llvm::ArrayRef<at::Tensor> cotangents,
                            llvm::ArrayRef<at::Tensor> acc) = 0;
-
-  /// Sum of the squares of `gradient`, in float64.
-  virtual at::Tensor sumSquares(const at::Tensor &gradient);
-
-  /// One update of AdamW with gradient * coefficient, the `count`-th from 1.
-  /// `gradient` is dead afterwards, and may be written to.
-  virtual void adamw(StoredParameter &parameter, at::Tensor gradient,
-                     double coefficient, double learningRate, int64_t count,
-                     const AdamWConstants &constants);
 };
 
 /// The oracle; see the top of this file. `rank` is this rank's number in the
 /// mesh of the operations' module: a shard of a vocabulary or of the queries
 /// has to know which one it is.
 std::unique_ptr<KernelSet> makeReferenceKernels(int64_t rank = 0);
-
-/// The fast set; see the top of this file. What it computes does not depend on
-/// the number of threads, where all of it is its own.
-std::unique_ptr<KernelSet> makeFusedKernels(int64_t rank = 0);
 
 } // namespace hp
 
